@@ -60,7 +60,7 @@ type Step struct {
 type PlugProof struct {
 	Device string `json:"device"`
 	Plug   string `json:"plug,omitempty"`
-	Detail string `json:"detail"` // the device's own word for off
+	Detail string `json:"detail"`  // the device's own word for off
 	WasOff bool   `json:"was_off"` // off before any command of this operation
 }
 
