@@ -1,0 +1,159 @@
+package api
+
+import "time"
+
+// Status is everything that one node knows about the cluster, for one screen. Durations
+// are milliseconds, measured by monotonic clocks; absolute times come from wall
+// clocks and are for display only.
+type Status struct {
+	Schema  int    `json:"schema"`
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"` // the node that answers
+	Version string `json:"version"`
+
+	Quorate bool `json:"quorate"`
+	// Coordinator is empty when none is known.
+	Coordinator string `json:"coordinator,omitempty"`
+	// Note says how far the rest is to be believed ("no quorum: what is shown may be old").
+	Note string `json:"note,omitempty"`
+	// Formed says that a cluster exists as far as this node knows; Waiting, why it does not
+	// yet, in words.
+	Formed  bool   `json:"formed"`
+	Waiting string `json:"waiting,omitempty"`
+	// Tolerates is how many more voters may fail right now before quorum is lost.
+	Tolerates int `json:"tolerates"`
+
+	Nodes      []NodeStatus  `json:"nodes"`
+	Groups     []GroupStatus `json:"groups"`
+	Operations []Operation   `json:"operations"` // fencing, newest first
+	Failures   []Failure     `json:"failures"`
+	Problems   []Problem     `json:"problems"` // worst first
+	// Dropped counts what link refused, by reason ("bad seal", "unknown peer", ...).
+	Dropped map[string]uint64 `json:"dropped,omitempty"`
+}
+
+// The states of a node: SWIM's verdicts, as the answering node sees them.
+const (
+	NodeAlive   = "alive"
+	NodeSuspect = "suspect"
+	NodeDead    = "dead"
+	NodeLeft    = "left"
+	NodeUnknown = "unknown" // never seen since this daemon started
+)
+
+// NodeStatus is one configured node.
+type NodeStatus struct {
+	Name        string `json:"name"`
+	Role        string `json:"role"` // "member" or "witness"
+	State       string `json:"state"`
+	Boot        string `json:"boot,omitempty"`
+	Coordinator bool   `json:"coordinator"`
+	// ContactAgeMS is how long ago this node had authenticated contact with it, on any link;
+	// absent if never, 0 for the answering node itself.
+	ContactAgeMS *int64 `json:"contact_age_ms,omitempty"`
+	// Applied is the index of the last log entry that the node is known to have applied.
+	Applied uint64        `json:"applied"`
+	Links   []LinkStatus  `json:"links,omitempty"` // absent for the answering node itself
+	Fencing FencingStatus `json:"fencing"`
+	// Unclean: the node may hold something and is unproven.
+	Unclean       bool   `json:"unclean"`
+	UncleanReason string `json:"unclean_reason,omitempty"`
+	// FenceOp is the number of the fencing operation that runs against the node, or 0.
+	FenceOp uint64 `json:"fence_op,omitempty"`
+}
+
+// LinkStatus is the answering node's contact with another over one link. UDP and TCP
+// are apart because one may be lost alone.
+type LinkStatus struct {
+	Address  string `json:"address"`
+	UDPAgeMS *int64 `json:"udp_age_ms,omitempty"` // absent if never
+	TCPAgeMS *int64 `json:"tcp_age_ms,omitempty"` // absent if never
+	Error    string `json:"error,omitempty"`
+}
+
+// FencingStatus is how a node would be fenced, and when that was last proven to work.
+type FencingStatus struct {
+	Levels     [][]string `json:"levels"` // device names
+	LastProven time.Time  `json:"last_proven,omitzero"`
+}
+
+// The states of a group.
+const (
+	GroupStopped  = "stopped"
+	GroupStarting = "starting"
+	GroupRunning  = "running"
+	GroupStopping = "stopping"
+	GroupFailed   = "failed"
+	GroupBlocked  = "blocked" // something must be proven or done first; Detail says what
+	GroupWaiting  = "waiting" // no node may run it now
+)
+
+// GroupStatus is one group and where it runs.
+type GroupStatus struct {
+	Name      string           `json:"name"`
+	State     string           `json:"state"`
+	Node      string           `json:"node,omitempty"`  // holder of the grant
+	Token     uint64           `json:"token,omitempty"` // of the newest grant
+	Since     time.Time        `json:"since,omitzero"`
+	Detail    string           `json:"detail,omitempty"`
+	Resources []ResourceStatus `json:"resources,omitempty"`
+}
+
+// ResourceStatus is one resource as its node last reported it.
+type ResourceStatus struct {
+	Name   string `json:"name"`
+	Kind   string `json:"kind,omitempty"`
+	State  string `json:"state"` // "unknown", "inactive", "active", "failed"
+	Detail string `json:"detail,omitempty"`
+}
+
+// The phases of a fencing operation.
+const (
+	PhaseCommitted = "committed"  // in the log, nothing sent yet
+	PhaseOff       = "off"        // off ordered, or being read back
+	PhaseProven    = "proven"     // proven off; an "off", or the takeover, ends here
+	PhaseOn        = "on"         // a reboot's power-on is due or ordered
+	PhaseDone      = "done"       // everything that was asked for is done
+	PhaseFailed    = "failed"     // every level failed; retried if the node is unclean
+	PhaseCalledOff = "called off" // the reason for it went away before the command went out
+)
+
+// Operation is one fencing operation, running or recent.
+type Operation struct {
+	Op        uint64    `json:"op"`
+	Node      string    `json:"node"`
+	Boot      string    `json:"boot,omitempty"`
+	Action    string    `json:"action"`
+	Phase     string    `json:"phase"`
+	Executor  string    `json:"executor,omitempty"`
+	Reason    string    `json:"reason,omitempty"`
+	By        string    `json:"by,omitempty"`    // who asked; empty if the cluster decided it
+	Proof     string    `json:"proof,omitempty"` // in words
+	Error     string    `json:"error,omitempty"` // of the last attempt
+	StartedAt time.Time `json:"started_at,omitzero"`
+	TookMS    int64     `json:"took_ms"` // until its end, or until now
+}
+
+// Failure is one failure of a resource or group that still counts.
+type Failure struct {
+	Group    string    `json:"group"`
+	Resource string    `json:"resource,omitempty"`
+	Node     string    `json:"node"`
+	Reason   string    `json:"reason"`
+	Count    int       `json:"count"`
+	At       time.Time `json:"at,omitzero"` // of the last one
+}
+
+// The severities of a problem, worst first.
+const (
+	SeverityAlarm   = "alarm"   // a service is down, or nothing protects it
+	SeverityWarning = "warning" // works, but the next failure may not be survived
+	SeverityNotice  = "notice"
+)
+
+// Problem is something that an operator should know, and what to do about it.
+type Problem struct {
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+	Cure     string `json:"cure,omitempty"`
+}
