@@ -1,0 +1,59 @@
+# make          build bin/hamgr
+# make test     everything that the tests need, then all tests under the race detector
+# make check    what CI runs: formatting, module files, vet, linter, tests, fuzzing, the demo, the systemd unit
+GO          ?= go
+FUZZTIME    ?= 5s
+SCENARIOS   ?= freeze crash coordinator stale
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+
+export CGO_ENABLED = 0
+
+.PHONY: build test deps fmt tidy vet lint fuzz demo bench systemd check clean
+
+build:
+	$(GO) build -trimpath -o bin/hamgr ./cmd/hamgr
+
+deps:
+	@e2e/deps.sh
+
+# The race detector is the only thing that needs cgo, and with it a C compiler.
+test: deps
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
+
+fmt:
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; echo "run: gofmt -w ."; exit 1; }
+
+tidy:
+	$(GO) mod tidy -diff
+
+vet:
+	$(GO) vet ./...
+
+lint:
+	$(GO) run $(STATICCHECK) ./...
+
+# Each fuzz target for FUZZTIME: long enough to run the corpus and to notice a parser that falls over at once.
+fuzz:
+	@set -e; for file in $$(grep -rl '^func Fuzz' --include='*_test.go' .); do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \
+			echo "$$(dirname $$file) $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$(dirname $$file); \
+		done; \
+	done
+
+demo: build
+	@set -e; for s in $(SCENARIOS); do echo; echo "== hamgr demo --scenario $$s"; bin/hamgr demo --scenario $$s; done
+
+# Times of failovers and the cost of an idle daemon, against the bounds in docs/failover.md.
+bench: build
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e
+
+# Root only: a Debian of its own with a real systemd, which runs hamgr.service.
+systemd: build
+	@e2e/deps.sh systemd
+	e2e/systemd/test.sh bin/hamgr
+
+check: fmt tidy vet build lint test fuzz demo systemd
+
+clean:
+	rm -rf bin

@@ -1,0 +1,38 @@
+#!/bin/bash
+# deps.sh [systemd]   installs what the tests need beside Go, where it can (Debian and its kin, as root), and says
+# what they need where it cannot. With everything there it changes nothing and needs no network.
+# `systemd` adds what the test with a real systemd needs.
+set -euo pipefail
+export PATH=$PATH:/usr/sbin:/sbin
+
+# The command that must be there, the Debian package that has it, what it is for.
+need='gcc:gcc:the race detector
+mkfs.ext4:e2fsprogs:the filesystem resource, on a disk image
+mount:mount:the filesystem resource
+losetup:mount:the filesystem resource, on a disk image'
+if [ "${1:-}" = systemd ]; then
+    need="$need
+mmdebstrap:mmdebstrap:the root of the host that runs hamgr.service
+unshare:util-linux:the namespaces of that host
+nsenter:util-linux:the namespaces of that host
+setpriv:util-linux:the namespaces of that host
+ip:iproute2:the network of that host"
+fi
+
+missing=() packages=()
+while IFS=: read -r command package what; do
+    command -v "$command" > /dev/null && continue
+    missing+=("  $command (Debian package $package): $what"); packages+=("$package")
+done <<< "$need"
+[ ${#missing[@]} = 0 ] && exit 0
+
+echo "missing for the tests:" >&2
+printf '%s\n' "${missing[@]}" >&2
+mapfile -t packages < <(printf '%s\n' "${packages[@]}" | sort -u)
+if [ "$(id -u)" != 0 ] || ! command -v apt-get > /dev/null; then
+    echo "not root on a Debian: please install them, for example: sudo apt-get install ${packages[*]}" >&2
+    exit 1
+fi
+echo "installing: ${packages[*]}" >&2
+apt-get update -qq
+DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" > /dev/null
