@@ -1,0 +1,256 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// log applies commands one after the other and checks every invariant after each.
+type log struct {
+	t interface {
+		Helper()
+		Fatalf(string, ...any)
+	}
+	s     *State
+	index uint64
+}
+
+func newLog(t *testing.T) *log {
+	l := &log{t: t, s: &State{}}
+	l.must(Command{Configure: testConfig})
+	return l
+}
+
+var testConfig = &Configure{
+	Cluster: "web",
+	Nodes:   []ConfigNode{{"alpha", Member}, {"beta", Member}, {"gamma", Witness}},
+	Groups:  []ConfigGroup{{Name: "db"}, {Name: "www"}},
+}
+
+func (l *log) apply(c Command) Result {
+	l.t.Helper()
+	l.index += 3 // probes and elections take indexes as well
+	next, res := Apply(l.s, l.index, c)
+	if err := errors.Join(CheckStep(l.s, next), Check(next)); err != nil {
+		l.t.Fatalf("after %+v: %v", c, err)
+	}
+	l.s = next
+	return res
+}
+
+func (l *log) must(c Command) Result {
+	l.t.Helper()
+	res := l.apply(c)
+	if res.Err != nil {
+		l.t.Fatalf("%+v: %v", c, res.Err)
+	}
+	return res
+}
+
+func (l *log) refuse(c Command, want error) {
+	l.t.Helper()
+	before, _ := json.Marshal(l.s)
+	res := l.apply(c)
+	if !errors.Is(res.Err, want) {
+		l.t.Fatalf("%+v: got %v, want %v", c, res.Err, want)
+	}
+	s := *l.s
+	s.Applied -= 3
+	if after, _ := json.Marshal(&s); string(before) != string(after) {
+		l.t.Fatalf("a refused command changed the state\nbefore %s\nafter  %s", before, after)
+	}
+}
+
+func join(node, boot string) Command { return Command{Join: &Join{Node: node, Boot: boot}} }
+func grant(group, node, boot string) Command {
+	return Command{Grant: &GrantGroup{Group: group, Node: node, Boot: boot}}
+}
+func fence(node, boot string, a FenceAction) Command {
+	return Command{Order: &Order{Node: node, Boot: boot, Action: a, Reason: "silent", By: ByCluster}}
+}
+
+func TestTakeover(t *testing.T) {
+	l := newLog(t)
+	l.must(join("alpha", "a1"))
+	l.must(join("beta", "b1"))
+	tok := l.must(grant("db", "alpha", "a1")).Token
+	l.refuse(grant("db", "beta", "b1"), ErrConflict)
+	l.must(Command{Started: &Report{Group: "db", Token: tok, Node: "alpha", Boot: "a1"}})
+
+	op := l.must(fence("alpha", "a1", FenceReboot)).Op
+	l.refuse(fence("alpha", "a1", FenceOff), ErrConflict)
+	l.refuse(Command{ShotProven: &ShotProven{Op: op, Executor: "beta", Evidence: []string{"off"}}}, ErrConflict)
+	l.refuse(Command{Shoot: &Shoot{Op: op, Executor: "alpha"}}, ErrConflict)
+	l.must(Command{Shoot: &Shoot{Op: op, Executor: "beta"}})
+	l.refuse(Command{CallOff: &CallOff{Op: op}}, ErrConflict)
+	l.refuse(grant("db", "beta", "b1"), ErrConflict)
+	l.refuse(Command{ShotProven: &ShotProven{Op: op, Executor: "beta"}}, ErrConflict)
+	l.must(Command{ShotFailed: &ShotFailed{Op: op, Executor: "beta", Error: "no answer"}})
+	l.must(Command{ShotProven: &ShotProven{Op: op, Executor: "beta", Evidence: []string{"alpha-bmc: Off"}}})
+
+	next := l.must(grant("db", "beta", "b1")).Token
+	if next <= tok {
+		t.Fatalf("token %d after %d", next, tok)
+	}
+	l.refuse(Command{Started: &Report{Group: "db", Token: tok, Node: "alpha", Boot: "a1"}}, ErrSuperseded)
+	l.refuse(join("alpha", "a1"), ErrBootEnded)
+	l.must(Command{PoweredOn: &PoweredOn{Op: op}})
+	l.must(join("alpha", "a2"))
+	if o := l.s.Operations[op]; o.Open() || o.Proof.Kind != PowerOff {
+		t.Fatalf("operation %+v", o)
+	}
+}
+
+func TestNewBootIsProof(t *testing.T) {
+	l := newLog(t)
+	l.must(join("alpha", "a1"))
+	l.must(grant("db", "alpha", "a1"))
+	op := l.must(fence("alpha", "a1", FenceReboot)).Op
+	l.must(join("alpha", "a2"))
+	if o := l.s.Operations[op]; o.Phase != Done || o.Proof.Kind != NewBoot {
+		t.Fatalf("operation %+v", o)
+	}
+	if g := l.s.Groups["db"]; g.Grant != nil || g.Released.Proof.Kind != NewBoot {
+		t.Fatalf("group %+v", g)
+	}
+	l.refuse(Command{Shoot: &Shoot{Op: op, Executor: "beta"}}, ErrSuperseded)
+	l.refuse(fence("alpha", "a1", FenceOff), ErrSuperseded)
+	l.refuse(join("alpha", "a1"), ErrBootEnded)
+	l.must(grant("db", "alpha", "a2"))
+}
+
+func TestFoundActiveBlocks(t *testing.T) {
+	l := newLog(t)
+	l.must(join("beta", "b1"))
+	l.must(Command{Join: &Join{Node: "alpha", Boot: "a1", Found: map[string]string{"db": "process 7"}}})
+	l.refuse(grant("db", "beta", "b1"), ErrConflict)
+	if held := l.s.Holds("alpha"); len(held) != 1 {
+		t.Fatalf("holds %v", held)
+	}
+	l.must(join("alpha", "a1"))
+	l.must(grant("db", "beta", "b1"))
+}
+
+func TestStopFailedNeedsFencing(t *testing.T) {
+	l := newLog(t)
+	l.must(join("alpha", "a1"))
+	tok := l.must(grant("db", "alpha", "a1")).Token
+	r := &Report{Group: "db", Token: tok, Node: "alpha", Boot: "a1", Resource: "data", Error: "busy"}
+	l.must(Command{StopFailed: r})
+	if l.s.Nodes["alpha"].Unclean == "" {
+		t.Fatal("alpha does not need fencing")
+	}
+	l.must(Command{Clear: &Clear{Group: "db"}})
+	if l.s.Nodes["alpha"].Unclean == "" {
+		t.Fatal("clearing failures ended the need for fencing")
+	}
+	l.refuse(Command{Leave: &Leave{Node: "alpha", Boot: "a1"}}, ErrConflict)
+}
+
+func TestLeave(t *testing.T) {
+	l := newLog(t)
+	l.must(join("alpha", "a1"))
+	tok := l.must(grant("db", "alpha", "a1")).Token
+	l.refuse(Command{Leave: &Leave{Node: "alpha", Boot: "a1"}}, ErrConflict)
+	l.must(Command{Stopped: &Report{Group: "db", Token: tok, Node: "alpha", Boot: "a1"}})
+	l.must(Command{Leave: &Leave{Node: "alpha", Boot: "a1"}})
+	l.refuse(grant("db", "alpha", "a1"), ErrSuperseded)
+	l.refuse(fence("alpha", "a1", FenceOff), ErrSuperseded)
+	l.must(join("alpha", "a1"))
+}
+
+func TestConfigureKeepsWhatIsHeld(t *testing.T) {
+	l := newLog(t)
+	l.must(join("alpha", "a1"))
+	tok := l.must(grant("db", "alpha", "a1")).Token
+	l.refuse(Command{Configure: &Configure{Cluster: "web", Nodes: []ConfigNode{{"beta", Member}}}}, ErrConflict)
+	l.refuse(Command{Configure: &Configure{Cluster: "other", Nodes: testConfig.Nodes}}, ErrConflict)
+	l.must(Command{Configure: &Configure{Cluster: "web", Nodes: testConfig.Nodes}})
+	if g := l.s.Groups["db"]; g == nil || !g.Removed || l.s.Groups["www"] != nil {
+		t.Fatalf("groups %v", l.s.Groups)
+	}
+	l.must(Command{Stopped: &Report{Group: "db", Token: tok, Node: "alpha", Boot: "a1"}})
+	if l.s.Groups["db"] != nil {
+		t.Fatal("a removed group stayed after its grant")
+	}
+}
+
+func TestOldVersionIsRefused(t *testing.T) {
+	if _, err := Decode([]byte(`{"v":2,"join":{"node":"alpha"}}`)); !errors.Is(err, ErrVersion) {
+		t.Fatal(err)
+	}
+}
+
+// TestInvariantsHold throws random commands, sensible and not, at the state.
+func TestInvariantsHold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		l := &log{t: t, s: &State{}}
+		l.must(Command{Configure: testConfig})
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			l.apply(drawCommand(t, l.s))
+		}
+	})
+}
+
+func drawCommand(t *rapid.T, s *State) Command {
+	node := rapid.SampledFrom([]string{"alpha", "beta", "gamma", "nobody"}).Draw(t, "node")
+	boot := fmt.Sprintf("%s%d", node[:1], rapid.IntRange(1, 4).Draw(t, "boot"))
+	if n := s.Nodes[node]; n != nil && rapid.IntRange(0, 3).Draw(t, "current") > 0 {
+		boot = n.Boot
+	}
+	group := rapid.SampledFrom([]string{"db", "www"}).Draw(t, "group")
+	token := rapid.Uint64Range(0, s.LastToken+1).Draw(t, "token")
+	op := rapid.Uint64Range(0, s.LastOp+1).Draw(t, "op")
+	if n := s.Nodes[node]; n != nil && n.Op != 0 {
+		op = n.Op
+	}
+	r := &Report{Group: group, Token: token, Node: node, Boot: boot, Error: "broken"}
+	if g := s.Groups[group]; g != nil && g.Grant != nil && rapid.Bool().Draw(t, "right report") {
+		r = &Report{Group: group, Token: g.Grant.Token, Node: g.Grant.Node, Boot: g.Grant.Boot}
+	}
+	action := rapid.SampledFrom([]FenceAction{FenceOff, FenceReboot, FenceOn}).Draw(t, "action")
+	var found map[string]string
+	if rapid.IntRange(0, 4).Draw(t, "found") == 0 {
+		found = map[string]string{group: "something"}
+	}
+	return rapid.SampledFrom([]Command{
+		{Join: &Join{Node: node, Boot: boot, Found: found}},
+		{Leave: &Leave{Node: node, Boot: boot}},
+		fence(node, boot, action),
+		{Order: &Order{Node: node, Boot: boot, Action: action, By: "root", Reason: "by hand"}},
+		{CallOff: &CallOff{Op: op}},
+		{Shoot: &Shoot{Op: op, Executor: "beta"}},
+		{ShotFailed: &ShotFailed{Op: op, Executor: "beta"}},
+		{ShotProven: &ShotProven{Op: op, Executor: "beta", Evidence: []string{"off"}}},
+		{PoweredOn: &PoweredOn{Op: op}},
+		grant(group, node, boot),
+		{Stop: &StopGroup{Group: group, Token: token}},
+		{Started: r}, {Stopped: r}, {Failed: r}, {StopFailed: r},
+		{Clear: &Clear{Group: group}},
+	}).Draw(t, "command")
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, c := range []Command{join("alpha", "a1"), grant("db", "alpha", "a1"), fence("alpha", "a1", FenceOff), {Configure: testConfig}} {
+		b, err := c.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := Decode(b)
+		if err != nil {
+			return
+		}
+		base, _ := Apply(&State{}, 1, Command{Configure: testConfig})
+		next, _ := Apply(base, 2, c)
+		if err := CheckStep(base, next); err != nil && c.Configure == nil {
+			t.Fatal(err)
+		}
+	})
+}

@@ -1,0 +1,171 @@
+package state
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// Version is the version of the command format. A node refuses what it does not know.
+const Version = 1
+
+// Command is one entry of the replicated log: exactly one of the pointers is set.
+type Command struct {
+	Version int   `json:"v"`
+	At      int64 `json:"at,omitempty"` // proposer's wall clock, Unix milliseconds, for display only
+
+	Configure  *Configure  `json:"configure,omitempty"`
+	Join       *Join       `json:"join,omitempty"`
+	Leave      *Leave      `json:"leave,omitempty"`
+	Order      *Order      `json:"order,omitempty"`
+	CallOff    *CallOff    `json:"call_off,omitempty"`
+	Shoot      *Shoot      `json:"shoot,omitempty"`
+	ShotFailed *ShotFailed `json:"shot_failed,omitempty"`
+	ShotProven *ShotProven `json:"shot_proven,omitempty"`
+	PoweredOn  *PoweredOn  `json:"powered_on,omitempty"`
+	Grant      *GrantGroup `json:"grant,omitempty"`
+	Stop       *StopGroup  `json:"stop,omitempty"`
+	Started    *Report     `json:"started,omitempty"`
+	Stopped    *Report     `json:"stopped,omitempty"`
+	Failed     *Report     `json:"failed,omitempty"`
+	StopFailed *Report     `json:"stop_failed,omitempty"`
+	Clear      *Clear      `json:"clear,omitempty"`
+}
+
+// Configure makes the configuration file's nodes and groups the cluster's.
+type Configure struct {
+	Cluster string        `json:"cluster"`
+	Digest  string        `json:"digest"`
+	Nodes   []ConfigNode  `json:"nodes"`
+	Groups  []ConfigGroup `json:"groups"`
+}
+
+// ConfigNode is a node as configured.
+type ConfigNode struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+}
+
+// ConfigGroup is a group as configured.
+type ConfigGroup struct {
+	Name   string   `json:"name"`
+	Prefer []string `json:"prefer,omitempty"`
+}
+
+// Join says that a node runs in this boot, and what it found active on itself, group by
+// group. It is repeated whenever that changes.
+type Join struct {
+	Node  string            `json:"node"`
+	Boot  string            `json:"boot"`
+	Found map[string]string `json:"found,omitempty"`
+}
+
+// Leave says that a node that holds nothing goes away on purpose.
+type Leave struct {
+	Node string `json:"node"`
+	Boot string `json:"boot"`
+}
+
+// Order opens a fencing operation against a node in one boot.
+type Order struct {
+	Node   string      `json:"node"`
+	Boot   string      `json:"boot"`
+	Action FenceAction `json:"action"`
+	Reason string      `json:"reason"`
+	By     string      `json:"by"`
+}
+
+// CallOff ends an operation of which no command has gone out.
+type CallOff struct {
+	Op     uint64 `json:"op"`
+	Reason string `json:"reason"`
+}
+
+// Shoot says that the executor is about to send commands for the operation.
+type Shoot struct {
+	Op       uint64 `json:"op"`
+	Executor string `json:"executor"`
+}
+
+// ShotFailed says that an attempt brought no proof. The operation stays open.
+type ShotFailed struct {
+	Op       uint64 `json:"op"`
+	Executor string `json:"executor"`
+	Error    string `json:"error"`
+}
+
+// ShotProven says that every feed of the target was read back off.
+type ShotProven struct {
+	Op       uint64   `json:"op"`
+	Executor string   `json:"executor"`
+	Evidence []string `json:"evidence"`
+}
+
+// PoweredOn ends an operation that was to switch the node on.
+type PoweredOn struct {
+	Op uint64 `json:"op"`
+}
+
+// GrantGroup gives a group to a node in one boot. The token is made by Apply.
+type GrantGroup struct {
+	Group  string `json:"group"`
+	Node   string `json:"node"`
+	Boot   string `json:"boot"`
+	Reason string `json:"reason"`
+}
+
+// StopGroup tells the holder of a grant to stop.
+type StopGroup struct {
+	Group  string `json:"group"`
+	Token  uint64 `json:"token"`
+	Reason string `json:"reason"`
+}
+
+// Report is what the holder of a grant says of it.
+type Report struct {
+	Group    string `json:"group"`
+	Token    uint64 `json:"token"`
+	Node     string `json:"node"`
+	Boot     string `json:"boot"`
+	Resource string `json:"resource,omitempty"` // what failed
+	Error    string `json:"error,omitempty"`
+}
+
+// Clear forgets why a group failed, on one node or (empty) on all. It never ends the need for
+// fencing.
+type Clear struct {
+	Group string `json:"group"`
+	Node  string `json:"node,omitempty"`
+}
+
+// Encode gives the command's bytes for the log.
+func (c Command) Encode() ([]byte, error) {
+	c.Version = Version
+	return json.Marshal(c)
+}
+
+// Decode reads a command from the log or from another node.
+func Decode(b []byte) (Command, error) {
+	var c Command
+	if err := json.Unmarshal(b, &c); err != nil {
+		return Command{}, fmt.Errorf("decode command: %w", err)
+	}
+	if c.Version != Version {
+		return Command{}, fmt.Errorf("decode command: version %d, this daemon knows %d: %w", c.Version, Version, ErrVersion)
+	}
+	return c, nil
+}
+
+// Why a command changed nothing. The text around them says more.
+var (
+	// ErrVersion: the command is of a format that this daemon does not know.
+	ErrVersion = errors.New("unknown command version")
+	// ErrUnknown: it names a node, group or operation that does not exist.
+	ErrUnknown = errors.New("unknown")
+	// ErrBootEnded: the boot is proven over; whatever still speaks in its name must stop.
+	ErrBootEnded = errors.New("boot is proven over")
+	// ErrSuperseded: the grant, boot or operation it speaks of is no longer the current one.
+	ErrSuperseded = errors.New("superseded")
+	// ErrConflict: it contradicts what is committed.
+	ErrConflict = errors.New("conflict")
+)

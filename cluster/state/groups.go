@@ -1,0 +1,146 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// grant gives a group to a node, with the next token. Nobody may hold the group any more:
+// a grant ends only by a proof, so an empty Grant is the proof.
+func (t *step) grant(c *GrantGroup) Result {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return Result{Err: err}
+	}
+	if err := t.mayGrant(g, c); err != nil {
+		return Result{Err: fmt.Errorf("grant %s to %s: %w", c.Group, c.Node, err)}
+	}
+	t.LastToken++
+	g.Grant = &Grant{Node: c.Node, Boot: c.Boot, Token: t.LastToken, Phase: Granted, Reason: c.Reason, At: t.at}
+	return Result{Token: t.LastToken}
+}
+
+func (t *step) mayGrant(g *Group, c *GrantGroup) error {
+	n := t.Nodes[c.Node]
+	switch {
+	case n == nil:
+		return fmt.Errorf("node %q: %w", c.Node, ErrUnknown)
+	case g.Grant != nil:
+		return fmt.Errorf("%s holds it with token %d: %w", g.Grant.Node, g.Grant.Token, ErrConflict)
+	case len(g.Found) > 0:
+		return fmt.Errorf("found active without a grant on %s: %w", keys(g.Found), ErrConflict)
+	case g.Removed:
+		return fmt.Errorf("no longer configured: %w", ErrConflict)
+	case n.Role != Member:
+		return fmt.Errorf("a %s holds no groups: %w", n.Role, ErrConflict)
+	case !n.Up || n.Boot != c.Boot:
+		return fmt.Errorf("not in the cluster in boot %q: %w", c.Boot, ErrSuperseded)
+	case n.Unclean != "" || n.Op != 0:
+		return fmt.Errorf("it is being fenced: %w", ErrConflict)
+	}
+	return nil
+}
+
+func (t *step) stop(c *StopGroup) error {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return err
+	}
+	if g.Grant == nil || g.Grant.Token != c.Token {
+		return fmt.Errorf("stop %s with token %d: %w", c.Group, c.Token, ErrSuperseded)
+	}
+	setPhase(g, Stopping, c.Reason)
+	return nil
+}
+
+// reported finds the grant that a report speaks of.
+func (t *step) reported(c *Report) (*Group, error) {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return nil, err
+	}
+	gr := g.Grant
+	if gr == nil || gr.Token != c.Token || gr.Node != c.Node || gr.Boot != c.Boot {
+		return nil, fmt.Errorf("report of %s on group %s with token %d: %w", c.Node, c.Group, c.Token, ErrSuperseded)
+	}
+	return g, nil
+}
+
+func (t *step) started(c *Report) error {
+	g, err := t.reported(c)
+	if err != nil {
+		return err
+	}
+	if g.Grant.Phase == Granted {
+		setPhase(g, Started, "")
+	}
+	return nil
+}
+
+// stopped is proof (a): the holder says that this very grant is over. A need for fencing
+// that is already committed stays: it speaks of the node, not of this group alone.
+func (t *step) stopped(c *Report) error {
+	g, err := t.reported(c)
+	if err != nil {
+		return err
+	}
+	release(g, Proof{Kind: CleanStop, Node: c.Node, Boot: c.Boot})
+	t.dropIfRemoved(g)
+	return nil
+}
+
+// failed says that the group cannot run there; the holder stops it.
+func (t *step) failed(c *Report) error {
+	g, err := t.reported(c)
+	if err != nil {
+		return err
+	}
+	f := Failure{Resource: c.Resource, Error: c.Error, Count: g.Failures[c.Node].Count + 1, At: t.at}
+	g.Failures = cloneOrMake(g.Failures)
+	g.Failures[c.Node] = f
+	setPhase(g, Stopping, fmt.Sprintf("%s failed on %s: %s", c.Resource, c.Node, c.Error))
+	return nil
+}
+
+// stopFailed says that the holder cannot let go: it needs fencing.
+func (t *step) stopFailed(c *Report) error {
+	if err := t.failed(c); err != nil {
+		return err
+	}
+	n, err := t.node(c.Node)
+	if err != nil {
+		return err
+	}
+	n.Unclean = fmt.Sprintf("stop of group %s failed: %s: %s", c.Group, c.Resource, c.Error)
+	return nil
+}
+
+func (t *step) clear(c *Clear) error {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return err
+	}
+	if c.Node == "" {
+		g.Failures = nil
+	} else {
+		g.Failures = without(g.Failures, c.Node)
+	}
+	return nil
+}
+
+func setPhase(g *Group, p GrantPhase, reason string) {
+	gr := *g.Grant
+	gr.Phase, gr.StopReason = p, reason
+	g.Grant = &gr
+}
+
+func release(g *Group, p Proof) {
+	g.Released = &Release{Token: g.Grant.Token, Proof: p}
+	g.Grant = nil
+}
+
+func keys(m map[string]string) string {
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+}

@@ -1,0 +1,204 @@
+// Package state is the replicated state of a cluster and the only way it changes.
+//
+// It is pure: Apply takes a state, an index of the replicated log and a command, and
+// returns the next state. The same log gives the same state on every node. There is
+// no I/O, no clock and no randomness here; times in commands are carried along for
+// display and never compared.
+//
+// A State is immutable once it was returned: Apply shares what it did not
+// change, so a State may be read from any goroutine.
+package state
+
+import (
+	"maps"
+	"slices"
+)
+
+// State is everything that the cluster agreed upon. The zero value is a cluster
+// that was not configured yet.
+type State struct {
+	Cluster   string `json:"cluster"`
+	Digest    string `json:"digest"`     // of the configuration that was committed
+	Applied   uint64 `json:"applied"`    // log index of the last command
+	LastToken uint64 `json:"last_token"` // the highest fencing token ever granted
+	LastOp    uint64 `json:"last_op"`    // the newest fencing operation
+
+	Nodes      map[string]*Node      `json:"nodes"`
+	Groups     map[string]*Group     `json:"groups"`
+	Operations map[uint64]*Operation `json:"operations"` // open ones, and the last closed ones
+}
+
+// Role says what a node does in the cluster.
+type Role string
+
+// The roles.
+const (
+	Member  Role = "member"  // runs groups and votes
+	Witness Role = "witness" // only votes
+)
+
+// Node is what the cluster knows for certain of one node. Whether it answers right
+// now is not here: that is an observation.
+type Node struct {
+	Name string `json:"name"`
+	Role Role   `json:"role"`
+	// Boot is the newest kernel boot that joined; empty before the first.
+	Boot string `json:"boot,omitempty"`
+	// Up says that Boot joined and was neither proven over nor left.
+	Up bool `json:"up"`
+	// Left says that the node took its leave in this boot, holding nothing.
+	Left bool `json:"left,omitempty"`
+	// Unclean is the reason why the node needs fencing; only a proof ends it.
+	Unclean string `json:"unclean,omitempty"`
+	// Op is the open fencing operation, 0 if there is none.
+	Op uint64 `json:"op,omitempty"`
+	// Ended lists the last boots that are proven over, newest last. They never
+	// come back.
+	Ended []string `json:"ended,omitempty"`
+}
+
+// Group is a group of resources and who holds it.
+type Group struct {
+	Name     string   `json:"name"`
+	Prefer   []string `json:"prefer,omitempty"`
+	Removed  bool     `json:"removed,omitempty"` // no longer configured, but still held
+	Grant    *Grant   `json:"grant,omitempty"`
+	Released *Release `json:"released,omitempty"` // how the last grant ended
+	// Failures tells, node by node, why the group is not tried there again.
+	Failures map[string]Failure `json:"failures,omitempty"`
+	// Found tells, node by node, what was found active there without a grant.
+	Found map[string]string `json:"found,omitempty"`
+}
+
+// GrantPhase is how far a grant came.
+type GrantPhase string
+
+// The phases of a grant.
+const (
+	Granted  GrantPhase = "granted"  // committed; the node starts its resources
+	Started  GrantPhase = "started"  // the node reported all of them active
+	Stopping GrantPhase = "stopping" // the node is to stop it; it may still hold it
+)
+
+// Grant is the committed decision that a group belongs to a node.
+type Grant struct {
+	Node   string     `json:"node"`
+	Boot   string     `json:"boot"`
+	Token  uint64     `json:"token"`
+	Phase  GrantPhase `json:"phase"`
+	Reason string     `json:"reason"`
+	// StopReason says why the grant is to end.
+	StopReason string `json:"stop_reason,omitempty"`
+	At         int64  `json:"at,omitempty"` // Unix milliseconds, for display
+}
+
+// Release says how a grant ended.
+type Release struct {
+	Token uint64 `json:"token"`
+	Proof Proof  `json:"proof"`
+}
+
+// ProofKind names one of the design's proofs (S3).
+type ProofKind string
+
+// The proofs that exist. There are no others.
+const (
+	CleanStop ProofKind = "clean_stop" // (a) the node reported a clean stop of that grant
+	PowerOff  ProofKind = "power_off"  // (b) every feed was read back off
+	NewBoot   ProofKind = "new_boot"   // (c) the node came back with a new kernel
+)
+
+// Proof is why a node is known to be unable to write.
+type Proof struct {
+	Kind     ProofKind `json:"kind"`
+	Node     string    `json:"node"`
+	Boot     string    `json:"boot"`
+	Op       uint64    `json:"op,omitempty"`       // for PowerOff
+	Evidence []string  `json:"evidence,omitempty"` // one line a plug
+}
+
+// Failure is why a group could not run on a node.
+type Failure struct {
+	Resource string `json:"resource"`
+	Error    string `json:"error"`
+	Count    int    `json:"count"`
+	At       int64  `json:"at,omitempty"`
+}
+
+// FenceAction is what a fencing operation is to do.
+type FenceAction string
+
+// The actions.
+const (
+	FenceOff    FenceAction = "off"
+	FenceReboot FenceAction = "reboot" // off, proven; then on
+	FenceOn     FenceAction = "on"     // power on only; proves nothing
+)
+
+// OpPhase is how far a fencing operation came.
+type OpPhase string
+
+// The phases of an operation. From Shooting on a command may have gone out, and it is
+// carried through.
+const (
+	Ordered   OpPhase = "ordered"
+	Shooting  OpPhase = "shooting"
+	ProvenOff OpPhase = "proven_off" // power on is still due
+	Done      OpPhase = "done"
+	CalledOff OpPhase = "called_off" // the target came back before any command
+)
+
+// ByCluster is the author of the cluster's own operations; any other name is an
+// operator's.
+const ByCluster = "cluster"
+
+// Operation is one fencing operation. Its ID is its index in the log.
+type Operation struct {
+	ID       uint64      `json:"id"`
+	Node     string      `json:"node"`
+	Boot     string      `json:"boot"`
+	Action   FenceAction `json:"action"`
+	Reason   string      `json:"reason"`
+	By       string      `json:"by"`
+	Phase    OpPhase     `json:"phase"`
+	Executor string      `json:"executor,omitempty"`
+	Attempts int         `json:"attempts"`
+	Failures int         `json:"failures"`
+	Error    string      `json:"error,omitempty"` // of the last attempt that failed
+	Proof    *Proof      `json:"proof,omitempty"`
+	Note     string      `json:"note,omitempty"` // how it ended, where no proof says it
+	At       int64       `json:"at,omitempty"`
+	EndedAt  int64       `json:"ended_at,omitempty"`
+}
+
+// Open reports whether the operation still has something to do.
+func (o *Operation) Open() bool { return o.Phase != Done && o.Phase != CalledOff }
+
+// OpenOperation gives the node's open fencing operation, or nil.
+func (s *State) OpenOperation(node string) *Operation {
+	n := s.Nodes[node]
+	if n == nil || n.Op == 0 {
+		return nil
+	}
+	return s.Operations[n.Op]
+}
+
+// Holds lists the groups that the node may have active: what it was granted, and what was found there
+// without a grant.
+func (s *State) Holds(node string) []string {
+	var held []string
+	for name, g := range s.Groups {
+		_, found := g.Found[node]
+		if found || g.Grant != nil && g.Grant.Node == node {
+			held = append(held, name)
+		}
+	}
+	slices.Sort(held)
+	return held
+}
+
+// NodeNames lists the nodes in alphabetical order.
+func (s *State) NodeNames() []string { return slices.Sorted(maps.Keys(s.Nodes)) }
+
+// GroupNames lists the groups in alphabetical order.
+func (s *State) GroupNames() []string { return slices.Sorted(maps.Keys(s.Groups)) }
