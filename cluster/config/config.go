@@ -1,0 +1,189 @@
+// Package config turns hamgr.toml into a typed, validated Config. Everything that is
+// wrong with a file is found in one run, and each problem names file, line, key and
+// cure, because a mistake in here is otherwise found out in the accident.
+//
+// It is not the replicated configuration, and it contacts nobody: whether a fence
+// device answers is a question for others. Parse is pure; Load reads the file and the
+// secrets that it points to.
+package config
+
+import (
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/resources"
+)
+
+// Kinds are the fence agents and resource kinds that a file may use. Each checks its
+// own keys.
+type Kinds struct {
+	Agents    agents.Registry
+	Resources resources.Registry
+}
+
+// Config is one valid hamgr.toml, the same on every node. It is not changed after
+// Load or Parse returned it, and may be read by several goroutines.
+type Config struct {
+	Path    string
+	Cluster Cluster
+	Nodes   []Node   // in the order of the file, as are all lists here
+	Devices []Device // fence devices
+	Groups  []Group
+
+	// Warnings are what is legal but doubtful.
+	Warnings []Problem
+}
+
+// Cluster is the table [cluster].
+type Cluster struct {
+	Name          string        `toml:"name" doc:"name of the cluster; nodes of another name are not talked to"`
+	KeyFile       string        `toml:"key_file" doc:"absolute path of the cluster key, made by hamgr init"`
+	DetectionTime time.Duration `toml:"detection_time" range:"500ms..60s" doc:"the longest pause of a healthy node that must not get it fenced; all other times follow from it"`
+	Port          int           `toml:"port" range:"1..65535" doc:"TCP and UDP port of every node"`
+	DataDir       string        `toml:"data_dir" doc:"absolute path of the folder for the replicated log"`
+	FenceAction   string        `toml:"fence_action" oneof:"reboot|off" doc:"what becomes of a fenced node: reboot powers it on again once it was proven off"`
+	OnQuorumLoss  string        `toml:"on_quorum_loss" oneof:"stop|freeze" doc:"what a node without quorum does with its groups"`
+}
+
+// Roles of a node.
+const (
+	Member  = "member"  // runs groups and votes
+	Witness = "witness" // only votes
+)
+
+// Node is one table [[node]].
+type Node struct {
+	Name      string     `toml:"name" doc:"name of the node"`
+	Addresses []string   `toml:"addresses" doc:"addresses or host names without port, one per link"`
+	Role      string     `toml:"role" oneof:"member|witness" doc:"a member runs groups and votes, a witness only votes"`
+	Fencing   [][]string `toml:"fencing" doc:"levels of fence device names; levels are tried in order, all devices of a level must succeed"`
+}
+
+// Device is one table [[fence_device]].
+type Device struct {
+	Name    string              `toml:"name" doc:"name of the fence device"`
+	Agent   string              `toml:"agent" doc:"the agent that drives the device"`
+	Plugs   map[string][]string `toml:"plugs" doc:"node name to its plugs at the device; without it the device serves the one node whose fencing names it"`
+	Timeout time.Duration       `toml:"timeout" range:"100ms..10m" doc:"bound of one attempt, from connecting to the last read-back"`
+	Settle  time.Duration       `toml:"settle" range:"10ms..30s" doc:"how long off must last: the time between the two reads that prove it"`
+	Options agents.Options
+}
+
+// Group is one table [[group]].
+type Group struct {
+	Name      string   `toml:"name" doc:"name of the group"`
+	Prefer    []string `toml:"prefer" doc:"members that should run the group, best first; others follow"`
+	Restarts  int      `toml:"restarts" range:"0..1000" doc:"restarts in place before the group moves"`
+	Resources []Resource
+}
+
+// Resource is one table [[group.resource]].
+type Resource struct {
+	Name            string        `toml:"name" doc:"name of the resource, unique in its group"`
+	Kind            string        `toml:"kind" doc:"the kind of the resource"`
+	StartTimeout    time.Duration `toml:"start_timeout" range:"100ms..24h" doc:"a start that takes longer has failed"`
+	StopTimeout     time.Duration `toml:"stop_timeout" range:"100ms..24h" doc:"a stop that takes longer gets the node fenced"`
+	MonitorInterval time.Duration `toml:"monitor_interval" range:"100ms..1h" doc:"time between two monitors"`
+	MonitorTimeout  time.Duration `toml:"monitor_timeout" range:"100ms..1h" doc:"a monitor that takes longer has failed"`
+	Options         resources.Options
+}
+
+// The defaults of every table.
+var (
+	defaultCluster = Cluster{
+		DetectionTime: 3 * time.Second,
+		Port:          7846,
+		DataDir:       "/var/lib/hamgr",
+		FenceAction:   "reboot",
+		OnQuorumLoss:  "stop",
+	}
+	defaultNode     = Node{Role: Member}
+	defaultDevice   = Device{Timeout: 20 * time.Second, Settle: 100 * time.Millisecond}
+	defaultGroup    = Group{Restarts: 1}
+	defaultResource = Resource{
+		StartTimeout:    60 * time.Second,
+		StopTimeout:     60 * time.Second,
+		MonitorInterval: 10 * time.Second,
+		MonitorTimeout:  20 * time.Second,
+	}
+)
+
+// PlugSet is a fence device and one node's plugs at it.
+type PlugSet struct {
+	Device Device
+	Plugs  []string // [""] where the device serves one machine
+}
+
+// Node returns the node of that name.
+func (c *Config) Node(name string) (Node, bool) {
+	i := slices.IndexFunc(c.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return Node{}, false
+	}
+	return c.Nodes[i], true
+}
+
+// Device returns the fence device of that name.
+func (c *Config) Device(name string) (Device, bool) {
+	i := slices.IndexFunc(c.Devices, func(d Device) bool { return d.Name == name })
+	if i < 0 {
+		return Device{}, false
+	}
+	return c.Devices[i], true
+}
+
+// Members are the names of the nodes that run groups.
+func (c *Config) Members() []string {
+	var names []string
+	for _, n := range c.Nodes {
+		if n.Role == Member {
+			names = append(names, n.Name)
+		}
+	}
+	return names
+}
+
+// Voters are the names of the nodes that vote: members and witnesses.
+func (c *Config) Voters() []string { return c.NodeNames() }
+
+// NodeNames are the names of all nodes.
+func (c *Config) NodeNames() []string {
+	names := make([]string, 0, len(c.Nodes))
+	for _, n := range c.Nodes {
+		names = append(names, n.Name)
+	}
+	return names
+}
+
+// Endpoints are the node's "host:port", one per link; nil for an unknown node.
+func (c *Config) Endpoints(node string) []string {
+	n, _ := c.Node(node)
+	var endpoints []string
+	for _, a := range n.Addresses {
+		endpoints = append(endpoints, net.JoinHostPort(a, strconv.Itoa(c.Cluster.Port)))
+	}
+	return endpoints
+}
+
+// Levels are the node's fencing levels in the order in which they are tried, each
+// with its devices and the node's plugs at them.
+func (c *Config) Levels(node string) [][]PlugSet {
+	n, _ := c.Node(node)
+	var levels [][]PlugSet
+	for _, names := range n.Fencing {
+		var level []PlugSet
+		for _, name := range names {
+			d, _ := c.Device(name)
+			plugs := []string{""}
+			if d.Plugs != nil {
+				plugs = d.Plugs[node]
+			}
+			level = append(level, PlugSet{Device: d, Plugs: plugs})
+		}
+		levels = append(levels, level)
+	}
+	return levels
+}

@@ -1,0 +1,68 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// nearest finds the known word that was probably meant; empty if none is near.
+func nearest(word string, known []string) string {
+	best, bestDistance := "", 1+max(1, len(word)/3)
+	folded := fold(word)
+	for _, k := range known {
+		d := distance(folded, fold(k))
+		// "user" for "username": one is a whole part of the other.
+		if d >= bestDistance && len(word) >= 3 && len(k) >= 3 && (strings.HasPrefix(k, folded) || strings.HasPrefix(folded, k)) {
+			d = bestDistance - 1
+		}
+		if d < bestDistance {
+			best, bestDistance = k, d
+		}
+	}
+	return best
+}
+
+// fold ignores case and the difference between - and _.
+func fold(s string) string { return strings.ReplaceAll(strings.ToLower(s), "-", "_") }
+
+// distance counts the insertions, deletions, replacements and swaps of neighbours that
+// turn a into b.
+func distance(a, b string) int {
+	if len(a) > 100 || len(b) > 100 {
+		return 100
+	}
+	var beforeLast []int
+	last := make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], beforeLast[j-2]+1)
+			}
+		}
+		beforeLast, last = last, row
+	}
+	return last[len(b)]
+}
+
+// meant is the cure for an unknown word: the nearest known one, else all of them.
+func meant(word string, known []string, what string) string {
+	if n := nearest(word, known); n != "" {
+		return fmt.Sprintf("did you mean %q?", n)
+	}
+	if len(known) == 0 {
+		return "there are no " + what
+	}
+	known = slices.Sorted(slices.Values(known))
+	return fmt.Sprintf("known %s: %s", what, strings.Join(known, ", "))
+}

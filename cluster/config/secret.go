@@ -1,0 +1,168 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+
+	"github.com/hamgr/hamgr/agents"
+)
+
+// unread stands for a secret that Parse does not fetch. It has a length that every
+// protocol accepts, so that the check of the other keys can go on.
+const unread = "not-read"
+
+// maxSecret bounds a secret's file.
+const maxSecret = 64 << 10
+
+// sources are where Load gets secrets from. Parse has none.
+type sources struct {
+	// shared says that others can read the configuration file.
+	shared bool
+	mode   fs.FileMode
+}
+
+// The suffixes of a secret's key, and what they point to.
+var variants = []string{"", "_file", "_env", "_credential"}
+
+// secret fills the secret of key f from the one variant that was written.
+func (r *reader) secret(t *table, f field) {
+	var used []string
+	for _, key := range t.written() {
+		for _, suffix := range variants {
+			if key == f.key+suffix {
+				used = append(used, key)
+			}
+		}
+	}
+	if len(used) == 0 {
+		return
+	}
+	if len(used) > 1 {
+		t.settled[f.key] = true
+		r.problem(t, used[len(used)-1], fmt.Sprintf("%s is given too: one secret, one source", strings.Join(used[:len(used)-1], ", ")),
+			"keep one of them")
+		return
+	}
+	key := used[0]
+	text, ok := t.keys[key].data.(string)
+	if !ok {
+		t.settled[f.key] = true
+		r.problem(t, key, "is "+t.keys[key].found()+", but a string is wanted", "put it in quotes")
+		return
+	}
+	value, msg, cure := r.fetch(f.key, strings.TrimPrefix(key, f.key), text)
+	if msg != "" {
+		t.settled[f.key] = true
+		r.problem(t, key, msg, cure)
+		return
+	}
+	f.val.Set(reflect.ValueOf(agents.NewSecret(value)))
+}
+
+// fetch gets the bytes of a secret. The message never holds any of them.
+func (r *reader) fetch(key, suffix, text string) (value, msg, cure string) {
+	if text == "" {
+		return "", "is empty", fmt.Sprintf("write the secret to a file and name it in %s_file", key)
+	}
+	switch suffix {
+	case "":
+		if r.sources != nil && r.sources.shared {
+			return "", fmt.Sprintf("a secret stands in a file that others can read (mode %04o)", r.sources.mode),
+				fmt.Sprintf("move it to a file of its own and name that in %s_file, or: chmod 600 %s", key, quoteShell(r.file))
+		}
+		return text, "", ""
+	case "_file":
+		if !filepath.IsAbs(text) {
+			return "", fmt.Sprintf("%q is not an absolute path", text), "write the path from / on"
+		}
+		if r.sources == nil {
+			return unread, "", ""
+		}
+		return readSecret(text)
+	case "_env":
+		if r.sources == nil {
+			return unread, "", ""
+		}
+		value, ok := os.LookupEnv(text)
+		if !ok || value == "" {
+			return "", fmt.Sprintf("the environment variable %q is not set or empty", text), "set it for the daemon, or use " + key + "_file"
+		}
+		return value, "", ""
+	default:
+		return r.credential(key, text)
+	}
+}
+
+// credential reads what systemd hands over (LoadCredential=, SetCredentialEncrypted=;
+// systemd.exec(5)). Its folder is private to the service.
+func (r *reader) credential(key, name string) (value, msg, cure string) {
+	if name != filepath.Base(name) || name == "." || name == ".." {
+		return "", fmt.Sprintf("%q is not the name of a credential", name), "write the name alone, as in LoadCredential=NAME:PATH"
+	}
+	if r.sources == nil {
+		return unread, "", ""
+	}
+	dir := os.Getenv("CREDENTIALS_DIRECTORY")
+	if dir == "" {
+		return "", "there are no systemd credentials here ($CREDENTIALS_DIRECTORY is not set)",
+			fmt.Sprintf("start hamgr by its unit, with LoadCredential=%s:PATH; elsewhere use %s_file", name, key)
+	}
+	value, msg, cure = readSecret(filepath.Join(dir, name))
+	if msg != "" && cure == "" {
+		cure = fmt.Sprintf("add LoadCredential=%s:PATH to the unit", name)
+	}
+	return value, msg, cure
+}
+
+// readSecret reads a file byte for byte, but for one newline at its end, which
+// editors and echo add.
+func readSecret(path string) (value, msg, cure string) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), ""
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), ""
+	case !info.Mode().IsRegular():
+		return "", fmt.Sprintf("%q is not a file", path), "name the file that holds the secret"
+	case info.Mode().Perm()&0o007 != 0:
+		return "", fmt.Sprintf("%q is open to all users (mode %04o)", path, info.Mode().Perm()), "run: chmod 600 " + quoteShell(path)
+	case info.Size() > maxSecret:
+		return "", fmt.Sprintf("%q is too large for a secret", path), "name the file that holds the secret"
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxSecret))
+	if err != nil {
+		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), ""
+	}
+	value = strings.TrimSuffix(string(b), "\n")
+	if value == "" {
+		return "", fmt.Sprintf("%q is empty", path), "write the secret into it"
+	}
+	return value, "", ""
+}
+
+// reason is the error without the path, which the sentence has already.
+func reason(err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) {
+		return pe.Err
+	}
+	return err
+}
+
+// quoteShell quotes a path for a command to copy, where that is needed.
+func quoteShell(s string) string {
+	if strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-") == "" {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
