@@ -1,0 +1,116 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+const (
+	pathStatus      = "/v1/status"
+	pathFenceStatus = "/v1/fence-status"
+	pathFence       = "/v1/fence"
+	pathCall        = "/node/v1/" // and the verb
+)
+
+// Bounds of one request. MaxCall holds for the body of a call between nodes and for its
+// answer.
+const (
+	maxRequest = 64 << 10
+	MaxCall    = 4 << 20
+
+	longestRead  = 30 * time.Second
+	longestProbe = 2 * time.Minute // every plug of a node, each with its device's own deadline
+	longestFence = time.Hour       // a device that is being repaired; the asker decides
+	longestCall  = 2 * time.Minute
+)
+
+// Operator is the face that the unix socket serves.
+func Operator(b Backend) Face {
+	return Face{[]route{
+		{"POST", pathFence, maxRequest, longestFence, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			req, err := fenceRequest(r)
+			if err != nil {
+				return err
+			}
+			return streamFence(ctx, w, func(ctx context.Context, observe func(FenceEvent)) (FenceResult, error) {
+				return b.Fence(ctx, req, observe)
+			})
+		}},
+		{"GET", pathFenceStatus, 0, longestProbe, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			node := r.URL.Query().Get("node")
+			if node == "" {
+				return fmt.Errorf("%w: which node?", ErrInvalid)
+			}
+			status, err := b.FenceStatus(ctx, node)
+			if err != nil {
+				return err
+			}
+			status.Schema = Schema
+			return writeJSON(w, status)
+		}},
+		{"GET", pathStatus, 0, longestRead, func(ctx context.Context, w http.ResponseWriter, _ *http.Request) error {
+			status, err := b.Status(ctx)
+			if err != nil {
+				return err
+			}
+			status.Schema = Schema
+			return writeJSON(w, status)
+		}},
+	}}
+}
+
+// Nodes is the face that link's API listener serves.
+func Nodes(b NodeBackend) Face {
+	return Face{[]route{
+		{"POST", pathCall + "{verb}", MaxCall, longestCall, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			peer, err := peerOf(ctx)
+			if err != nil {
+				return err
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return fmt.Errorf("read the call of %s: %w", peer, err)
+			}
+			answer, err := b.Call(ctx, peer, r.PathValue("verb"), body)
+			if err != nil {
+				return err
+			}
+			if len(answer) > MaxCall {
+				return fmt.Errorf("%w: an answer of %d bytes is over the limit of %d", ErrInternal, len(answer), MaxCall)
+			}
+			return writeBody(w, http.StatusOK, "application/octet-stream", answer)
+		}},
+		{"POST", pathFence, maxRequest, longestFence, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			peer, err := peerOf(ctx)
+			if err != nil {
+				return err
+			}
+			req, err := fenceRequest(r)
+			if err != nil {
+				return err
+			}
+			return streamFence(ctx, w, func(ctx context.Context, observe func(FenceEvent)) (FenceResult, error) {
+				return b.FenceForwarded(ctx, peer, req, observe)
+			})
+		}},
+	}}
+}
+
+func fenceRequest(r *http.Request) (FenceRequest, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return FenceRequest{}, fmt.Errorf("read the request: %w", err)
+	}
+	return decodeFenceRequest(body)
+}
+
+func decodeFenceRequest(body []byte) (FenceRequest, error) {
+	var req FenceRequest
+	if err := decodeStrict(body, &req); err != nil {
+		return FenceRequest{}, err
+	}
+	return req, req.Validate()
+}
