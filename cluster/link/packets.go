@@ -1,0 +1,146 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+)
+
+// Packet is one payload that arrived.
+type Packet struct {
+	From string    // the node whose packet it is, proven
+	Data []byte    // the receiver's own
+	At   time.Time // when it was received, monotonic
+}
+
+// Send seals payload into one packet and sends it to node over every link. It never
+// blocks and promises nothing: packets get lost, and overtake each other; none arrives
+// twice. The payload may be reused when Send returns. The first packets between
+// two processes may be lost while they learn each other's session.
+func (l *Link) Send(node string, payload []byte) error {
+	p, err := l.peer(node)
+	if err != nil {
+		return fmt.Errorf("send: %w", err)
+	}
+	if len(payload) > MaxPayload {
+		return fmt.Errorf("send %d bytes to node %s: %w: at most %d", len(payload), node, ErrTooBig, MaxPayload)
+	}
+	if l.ctx.Err() != nil {
+		return fmt.Errorf("send to node %s: %w", node, ErrStopped)
+	}
+	p.mu.Lock()
+	echo := p.incoming.id
+	p.mu.Unlock()
+	if !l.post(p, data, echo, payload) {
+		return fmt.Errorf("send to node %s: %w", node, ErrNoLink)
+	}
+	return nil
+}
+
+// Packets is where packets arrive. Who does not keep up loses some, which is
+// counted. Stop closes the channel.
+func (l *Link) Packets() <-chan Packet { return l.packets }
+
+// post queues one packet on every path; false if no path has a socket.
+func (l *Link) post(p *peer, k kind, echo sessionID, payload []byte) bool {
+	h := header{kind: k, sender: l.cfg.Self, session: l.session, echo: echo, seq: p.seq.Add(1)}
+	posted := false
+	for _, via := range p.paths {
+		if !via.local.bound() {
+			continue
+		}
+		posted = true
+		h.link = via.index
+		select {
+		case via.local.out <- outgoing{p, via, seal(p.seal, h, payload)}:
+		default:
+			l.tally.lost(dropSendQueue)
+			p.failed(via, errSendQueue)
+		}
+	}
+	return posted
+}
+
+var errSendQueue = errors.New("packets pile up: the socket does not take them")
+
+// transmit writes what is queued for one socket.
+func (l *Link) transmit(e *endpoint, socket net.PacketConn) {
+	for {
+		select {
+		case <-l.ctx.Done():
+			return
+		case o := <-e.out:
+			_, err := socket.WriteTo(o.data, o.path.to)
+			if err == nil {
+				l.tally.sent.Add(1)
+				continue
+			}
+			if l.ctx.Err() != nil {
+				return
+			}
+			l.tally.lost(dropSend)
+			o.peer.failed(o.path, err)
+		}
+	}
+}
+
+// receive reads one socket until it is closed.
+func (l *Link) receive(socket net.PacketConn) {
+	buffer := make([]byte, maxDatagram+1) // one more, so that too big ones show
+	for {
+		n, from, err := socket.ReadFrom(buffer)
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) || !l.pause(hiccup) {
+				return
+			}
+			l.log.Debug("packet read failed", "err", err)
+			continue
+		}
+		if why := l.take(buffer[:n], time.Now()); why != dropNone {
+			l.tally.lost(why)
+			l.report(why, from)
+		}
+	}
+}
+
+// take handles one datagram, and returns why it was dropped, if it was.
+func (l *Link) take(b []byte, now time.Time) drop {
+	h, prefix, sealed, why := split(b)
+	if why != dropNone {
+		return why
+	}
+	if h.sender == l.cfg.Self {
+		return dropOwnName
+	}
+	p := l.peers[h.sender]
+	if p == nil {
+		return dropUnknownNode
+	}
+	payload, open, why := l.open(p, h, prefix, sealed)
+	if why != dropNone {
+		return why
+	}
+	// Authentic from here on; a link or kind out of range is a newer or differently
+	// configured node.
+	if int(h.link) >= len(p.paths) || (h.kind != data && h.kind != hello) {
+		return dropVersion
+	}
+	why, greet := l.admit(p, h, open, now)
+	if greet {
+		l.greet(p, h.session)
+	}
+	if why != dropNone {
+		return why
+	}
+	l.tally.received.Add(1)
+	if h.kind == hello {
+		return dropNone
+	}
+	select {
+	case l.packets <- Packet{From: h.sender, Data: payload, At: now}:
+		return dropNone
+	default:
+		return dropQueue
+	}
+}
