@@ -1,0 +1,268 @@
+package stonith
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+)
+
+const (
+	// The pause between reads grows from pollFirst to pollLast, or to pollError
+	// while the device answers with errors.
+	pollFirst = 20 * time.Millisecond
+	pollLast  = 250 * time.Millisecond
+	pollError = time.Second
+	// A command is sent again when the plug still reads the opposite after resendFirst, then
+	// after each resendNext: some BMCs drop a command while they are busy.
+	resendFirst = 2 * time.Second
+	resendNext  = 5 * time.Second
+)
+
+// drive brings the plugs of one device to the goal. They are handled one after the
+// other through one handle, but step by step together: all are read, all that need
+// it are commanded, all are read back.
+type drive struct {
+	op        *operation
+	level     int
+	device    Device
+	session   *session
+	log       *slog.Logger
+	plugs     []*plug
+	commanded bool
+}
+
+// plug is what is known of one plug in this operation.
+type plug struct {
+	name string
+	last agents.Reading
+	err  error // of the last read; then last is Unknown
+	seen bool  // read at least once, or tried
+	took time.Duration
+	// since is the moment after the first of an unbroken row of reads that gave the
+	// goal; zero if the last read did not give it.
+	since      time.Time
+	commands   int
+	ordered    time.Time // when the last command was sent
+	commandErr error
+}
+
+func newDrive(op *operation, level int, device Device) *drive {
+	d := &drive{
+		op: op, level: level, device: device,
+		log: op.log.With("device", device.Name, "level", level),
+	}
+	for _, name := range device.Plugs {
+		d.plugs = append(d.plugs, &plug{name: name, err: errNoAnswer})
+	}
+	return d
+}
+
+// run returns nil only when the goal is reached at every plug.
+func (d *drive) run(ctx context.Context, s *session) error {
+	d.session = s
+	begun := time.Now()
+	for pause := pollFirst; ; {
+		failing, err := d.round(ctx)
+		if err != nil {
+			return err
+		}
+		if latest, all := d.reached(); all {
+			if !d.op.goal.twice {
+				break
+			}
+			if lasts, err := d.confirm(ctx, latest); err != nil || lasts {
+				if err != nil {
+					return err
+				}
+				break
+			}
+			pause = pollFirst
+			continue
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return err
+		}
+		limit := pollLast
+		if failing {
+			limit = pollError
+		}
+		pause = min(2*pause, limit)
+	}
+	for _, p := range d.plugs {
+		d.log.Info(d.op.goal.readBack, "plug", p.name, "state", p.last.State.String(),
+			"commands", p.commands, "took", time.Since(begun))
+	}
+	return nil
+}
+
+// round reads the plugs that are not at the goal, and then commands those for which it is
+// time: first all reads, then all commands, so that feeds go together.
+func (d *drive) round(ctx context.Context) (failing bool, err error) {
+	for _, p := range d.plugs {
+		if !p.since.IsZero() {
+			continue
+		}
+		if err := d.read(ctx, p, false); err != nil {
+			return false, err
+		}
+		failing = failing || p.err != nil
+	}
+	for _, p := range d.plugs {
+		if !d.due(p) {
+			continue
+		}
+		if err := d.command(ctx, p); err != nil {
+			return false, err
+		}
+	}
+	return failing, nil
+}
+
+// reached reports whether every plug was at the goal when last read, and since when
+// the latest of them.
+func (d *drive) reached() (latest time.Time, all bool) {
+	for _, p := range d.plugs {
+		if p.since.IsZero() {
+			return time.Time{}, false
+		}
+		if p.since.After(latest) {
+			latest = p.since
+		}
+	}
+	return latest, true
+}
+
+// confirm waits until the settle time is over since latest, and reads every plug
+// once more. One that left the goal has to begin anew.
+func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err error) {
+	if err := sleep(ctx, max(d.device.Settle, 0)-time.Since(latest)); err != nil {
+		return false, err
+	}
+	for _, p := range d.plugs {
+		if err := d.read(ctx, p, true); err != nil {
+			return false, err
+		}
+	}
+	_, lasts = d.reached()
+	return lasts, nil
+}
+
+// read asks the device for the plug's state. A device that answers with an error is
+// asked again later, so the error returned is only what ends the drive. Told is what
+// is new, and what confirms.
+func (d *drive) read(ctx context.Context, p *plug, confirming bool) error {
+	begun := time.Now()
+	r, err := d.session.status(ctx, p.name)
+	if err := d.over(ctx, err); err != nil {
+		return err
+	}
+	if err != nil {
+		r.State = agents.Unknown
+	}
+	news := confirming || !p.seen || r != p.last || (err == nil) != (p.err == nil)
+	p.last, p.err, p.seen, p.took = r, err, true, time.Since(begun)
+	if r.State != d.op.goal.want {
+		p.since = time.Time{}
+	} else if p.since.IsZero() {
+		p.since = time.Now()
+	}
+	if news {
+		d.tell(p)
+	}
+	return nil
+}
+
+// due decides whether a command goes out to the plug now. Silence is no reason to
+// repeat one: the command may be at work.
+func (d *drive) due(p *plug) bool {
+	opposite := p.err == nil && p.last.State == d.op.goal.opposite
+	switch {
+	case !p.since.IsZero():
+		return false
+	case p.commands == 0:
+		return opposite || d.op.goal.blind
+	case p.commands == 1:
+		return opposite && time.Since(p.ordered) >= resendFirst
+	default:
+		return opposite && time.Since(p.ordered) >= resendNext
+	}
+}
+
+// command asks the gate and sends the command. What the device answers is a hint for
+// the operator; what it did is learned by reading.
+func (d *drive) command(ctx context.Context, p *plug) error {
+	if err := d.op.pass(ctx); err != nil {
+		return err
+	}
+	d.commanded = true
+	d.op.commanded.Store(true)
+	p.commands++
+	p.ordered = time.Now()
+	d.log.Info(d.op.goal.ordered, "plug", p.name, "attempt", p.commands)
+	d.op.observe(Step{Level: d.level, Device: d.device.Name, Plug: p.name, What: d.op.goal.verb, State: p.last.State})
+	err := d.session.command(ctx, d.op.goal, p.name)
+	p.commandErr = err
+	if err != nil {
+		d.log.Warn("command answered with an error", "plug", p.name, "err", err)
+		d.op.observe(Step{
+			Level: d.level, Device: d.device.Name, Plug: p.name, What: "error", State: p.last.State,
+			Err: fmt.Errorf("%s: %w", d.op.goal.verb, err), Took: time.Since(p.ordered),
+		})
+	}
+	return d.over(ctx, err)
+}
+
+// over gives the reason why the drive cannot go on, nil while it can.
+func (d *drive) over(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if errors.Is(err, errLost) {
+		return err
+	}
+	return nil
+}
+
+// tell reports the plug's last read.
+func (d *drive) tell(p *plug) {
+	step := Step{
+		Level: d.level, Device: d.device.Name, Plug: p.name, What: "read",
+		State: p.last.State, Detail: p.last.Detail, Took: p.took,
+	}
+	if p.err != nil {
+		step.What, step.Err = "error", fmt.Errorf("power status: %w", p.err)
+	}
+	d.log.Debug("power state read", "plug", p.name, "state", p.last.State.String(),
+		"detail", p.last.Detail, "took", p.took, "err", p.err)
+	d.op.observe(step)
+}
+
+func (d *drive) proofs() []PlugProof {
+	proofs := make([]PlugProof, len(d.plugs))
+	for i, p := range d.plugs {
+		proofs[i] = PlugProof{Device: d.device.Name, Plug: p.name, Detail: p.last.Detail, WasOff: p.commands == 0}
+	}
+	return proofs
+}
+
+// failure tells where each plug was left.
+func (d *drive) failure(err error) *DeviceFailure {
+	if errors.Is(err, errOutOfTime) {
+		err = fmt.Errorf("not proven %s within %v: %w", d.op.goal.verb, d.device.Timeout, err)
+	}
+	f := &DeviceFailure{Device: d.device.Name, Commanded: d.commanded, Err: err}
+	_, all := d.reached() // once, but not for the settle time
+	for _, p := range d.plugs {
+		if all || p.since.IsZero() {
+			f.Plugs = append(f.Plugs, PlugFailure{
+				Plug: p.name, State: p.last.State, Detail: p.last.Detail,
+				ReadErr: p.err, CommandErr: p.commandErr,
+			})
+		}
+	}
+	return f
+}

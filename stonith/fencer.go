@@ -1,0 +1,233 @@
+package stonith
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+)
+
+// Fencer carries out fencing operations. One Fencer serves a whole process, since it
+// keeps devices from being used twice at once and remembers the newest operation
+// of each node. All methods may be called concurrently.
+type Fencer struct {
+	log *slog.Logger
+
+	mu sync.Mutex
+	// Guarded by mu:
+	newest  map[string]uint64 // node -> newest operation seen
+	devices map[string]*turns // by device name
+	running int               // goroutines
+	idle    chan struct{}     // closed when running falls to 0; nil when nobody waits
+}
+
+// New makes a Fencer that logs to log; nil logs nothing.
+func New(log *slog.Logger) *Fencer {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Fencer{log: log, newest: map[string]uint64{}, devices: map[string]*turns{}}
+}
+
+// Off cuts the target's power and proves it: the target's levels are tried in order,
+// until at every plug of every device of one level off was read twice, with the
+// device's settle time between. A nil error is given with a proof only. Every error
+// is a *Failure, which tells whether a command may have gone out.
+//
+// Off returns at once when ctx ends, and else within Budget(o.Levels). Handles that
+// are still being closed then are waited for by Wait.
+func (f *Fencer) Off(ctx context.Context, o Order) (Proof, error) {
+	begun := time.Now()
+	op := f.newOperation(o, off)
+	ctx, err := op.begin(ctx)
+	defer op.end(nil)
+	if err != nil {
+		return Proof{}, op.failure(err, nil)
+	}
+	var failed []LevelFailure
+	for i := range o.Levels {
+		plugs, failure := op.level(ctx, i+1)
+		if failure == nil {
+			if err := f.see(o); err != nil {
+				return Proof{}, op.failure(err, failed)
+			}
+			return Proof{
+				Node: o.Node, Boot: o.Boot, Op: o.Op, Level: i + 1,
+				Plugs: plugs, Took: time.Since(begun),
+			}, nil
+		}
+		failed = append(failed, *failure)
+		if ctx.Err() != nil {
+			break
+		}
+		if i+1 < len(o.Levels) {
+			op.log.Warn("fencing level failed", "level", i+1, "err", failure)
+		}
+	}
+	return Proof{}, op.failure(context.Cause(ctx), failed)
+}
+
+// On powers the target on: at every plug of every level, because a fencing that went
+// past its first level has switched off plugs of several. Levels go from the last to
+// the first: what comes later in the topology feeds what comes earlier, and a BMC
+// answers only when its outlets have power. A level that fails does not keep the
+// others from being tried. On is for after the proof; it is refused when a newer
+// operation for the node has been seen. Every error is a *Failure.
+func (f *Fencer) On(ctx context.Context, o Order) error {
+	op := f.newOperation(o, on)
+	ctx, err := op.begin(ctx)
+	defer op.end(nil)
+	if err != nil {
+		return op.failure(err, nil)
+	}
+	var failed []LevelFailure
+	for level := len(o.Levels); level > 0 && ctx.Err() == nil; level-- {
+		if _, failure := op.level(ctx, level); failure != nil {
+			failed = append(failed, *failure)
+		}
+	}
+	if cause := context.Cause(ctx); cause != nil || failed != nil {
+		return op.failure(cause, failed)
+	}
+	return nil
+}
+
+// Status reads every plug of every level, all devices at once and each within its
+// own timeout, and changes nothing. It gives way to an order for the same device.
+// The answers are in the order of the levels; what could not be read says why.
+func (f *Fencer) Status(ctx context.Context, t Target) []PlugStatus {
+	var (
+		wg      sync.WaitGroup
+		answers [][]PlugStatus
+	)
+	for i, devices := range t.Levels {
+		for _, d := range devices {
+			answer := make([]PlugStatus, len(d.Plugs))
+			for j, plug := range d.Plugs {
+				answer[j] = PlugStatus{Level: i + 1, Device: d.Name, Agent: d.Agent, Plug: plug}
+			}
+			answers = append(answers, answer)
+			wg.Go(func() { f.read(ctx, d, answer) })
+		}
+	}
+	wg.Wait()
+	var all []PlugStatus
+	for _, answer := range answers {
+		all = append(all, answer...)
+	}
+	return all
+}
+
+// read fills in the state of each plug of one device.
+func (f *Fencer) read(ctx context.Context, d Device, plugs []PlugStatus) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, errOutOfTime)
+	defer cancel()
+	ctx, yield := context.WithCancelCause(ctx)
+	defer yield(nil)
+	begun := time.Now()
+	s, err := f.open(ctx, d, false, yield)
+	if err == nil {
+		defer s.end()
+	}
+	for i := range plugs {
+		var r agents.Reading
+		if err == nil {
+			r, err = s.status(ctx, plugs[i].Plug)
+		}
+		if err != nil {
+			plugs[i].Error = err.Error()
+		} else {
+			plugs[i].State, plugs[i].Detail = r.State, r.Detail
+		}
+		plugs[i].Took = time.Since(begun)
+		if err != nil && s != nil && s.left == nil && ctx.Err() == nil {
+			err = nil // this plug's trouble is not the next one's
+		}
+		begun = time.Now()
+	}
+}
+
+// Wait waits until every handle is closed and every call that was left behind has
+// returned. It is for the end of the process and of tests; no new operation is kept
+// from starting meanwhile.
+func (f *Fencer) Wait(ctx context.Context) error {
+	f.mu.Lock()
+	if f.running == 0 {
+		f.mu.Unlock()
+		return nil
+	}
+	if f.idle == nil {
+		f.idle = make(chan struct{})
+	}
+	idle := f.idle
+	f.mu.Unlock()
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for fence devices: %w", context.Cause(ctx))
+	}
+}
+
+// Budget is the longest time that an Off through these levels takes: for each level
+// the longest of its devices' timeouts. It stops at the largest duration.
+func Budget(levels [][]Device) time.Duration {
+	var sum time.Duration
+	for _, devices := range levels {
+		var longest time.Duration
+		for _, d := range devices {
+			longest = max(longest, d.Timeout)
+		}
+		if sum > math.MaxInt64-longest {
+			return math.MaxInt64
+		}
+		sum += longest
+	}
+	return sum
+}
+
+// start runs fn in a goroutine that Wait waits for.
+func (f *Fencer) start(fn func()) {
+	f.mu.Lock()
+	f.running++
+	f.mu.Unlock()
+	go func() {
+		defer f.finish()
+		fn()
+	}()
+}
+
+func (f *Fencer) finish() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	if f.running == 0 && f.idle != nil {
+		close(f.idle)
+		f.idle = nil
+	}
+}
+
+func (f *Fencer) turnsOf(device string) *turns {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.devices[device] == nil {
+		f.devices[device] = &turns{}
+	}
+	return f.devices[device]
+}
+
+// see refuses the order if a newer operation for its node was seen, and else
+// remembers it as the newest. The same operation may come again: that is a retry.
+func (f *Fencer) see(o Order) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if newest := f.newest[o.Node]; o.Op < newest {
+		return fmt.Errorf("operation %d: %w, %d", o.Op, ErrStale, newest)
+	}
+	f.newest[o.Node] = o.Op
+	return nil
+}
