@@ -1,0 +1,15 @@
+// Package registry lists the fence agents that hamgr is built with. A new agent is one
+// folder beside this one, and one line here.
+package registry
+
+import (
+	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/agents/redfish"
+)
+
+// Default gives all kinds.
+func Default() agents.Registry {
+	return agents.NewRegistry(
+		redfish.Kind(),
+	)
+}
