@@ -205,6 +205,9 @@ func (d *drive) command(ctx context.Context, p *plug) error {
 	d.log.Info(d.op.goal.ordered, "plug", p.name, "attempt", p.commands)
 	d.op.observe(Step{Level: d.level, Device: d.device.Name, Plug: p.name, What: d.op.goal.verb, State: p.last.State})
 	err := d.session.command(ctx, d.op.goal, p.name)
+	if err != nil && ctx.Err() != nil {
+		err = errNoAnswer
+	}
 	p.commandErr = err
 	if err != nil {
 		d.log.Warn("command answered with an error", "plug", p.name, "err", err)
@@ -251,8 +254,8 @@ func (d *drive) proofs() []PlugProof {
 
 // failure tells where each plug was left.
 func (d *drive) failure(err error) *DeviceFailure {
-	if errors.Is(err, errOutOfTime) {
-		err = fmt.Errorf("not proven %s within %v: %w", d.op.goal.verb, d.device.Timeout, err)
+	if err == errOutOfTime {
+		err = fmt.Errorf("not read back %s within %v", d.op.goal.verb, d.device.Timeout)
 	}
 	f := &DeviceFailure{Device: d.device.Name, Commanded: d.commanded, Err: err}
 	_, all := d.reached() // once, but not for the settle time

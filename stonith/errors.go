@@ -170,7 +170,7 @@ func (p PlugFailure) String() string {
 		}
 	}
 	if p.CommandErr != nil {
-		b.WriteString(", command answered: " + p.CommandErr.Error())
+		b.WriteString(", command: " + p.CommandErr.Error())
 	}
 	return b.String()
 }

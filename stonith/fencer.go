@@ -19,10 +19,16 @@ type Fencer struct {
 
 	mu sync.Mutex
 	// Guarded by mu:
-	newest  map[string]uint64 // node -> newest operation seen
-	devices map[string]*turns // by device name
-	running int               // goroutines
-	idle    chan struct{}     // closed when running falls to 0; nil when nobody waits
+	nodes   map[string]*history // by node name
+	devices map[string]*turns   // by device name
+	running int                 // goroutines
+	idle    chan struct{}       // closed when running falls to 0; nil when nobody waits
+}
+
+// history is what is remembered of one node, guarded by Fencer.mu.
+type history struct {
+	newest  uint64 // newest operation seen
+	running map[*operation]bool
 }
 
 // New makes a Fencer that logs to log; nil logs nothing.
@@ -30,7 +36,7 @@ func New(log *slog.Logger) *Fencer {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Fencer{log: log, newest: map[string]uint64{}, devices: map[string]*turns{}}
+	return &Fencer{log: log, nodes: map[string]*history{}, devices: map[string]*turns{}}
 }
 
 // Off cuts the target's power and proves it: the target's levels are tried in order,
@@ -42,33 +48,22 @@ func New(log *slog.Logger) *Fencer {
 // are still being closed then are waited for by Wait.
 func (f *Fencer) Off(ctx context.Context, o Order) (Proof, error) {
 	begun := time.Now()
-	op := f.newOperation(o, off)
-	ctx, err := op.begin(ctx)
-	defer op.end(nil)
+	op, ctx, err := f.begin(ctx, o, off)
 	if err != nil {
-		return Proof{}, op.failure(err, nil)
+		return Proof{}, err
 	}
 	var failed []LevelFailure
-	for i := range o.Levels {
-		plugs, failure := op.level(ctx, i+1)
+	for level := 1; level <= len(o.Levels) && ctx.Err() == nil; level++ {
+		plugs, failure := op.level(ctx, level)
 		if failure == nil {
-			if err := f.see(o); err != nil {
-				return Proof{}, op.failure(err, failed)
-			}
-			return Proof{
-				Node: o.Node, Boot: o.Boot, Op: o.Op, Level: i + 1,
-				Plugs: plugs, Took: time.Since(begun),
-			}, nil
+			return op.proof(level, plugs, time.Since(begun))
 		}
 		failed = append(failed, *failure)
-		if ctx.Err() != nil {
-			break
-		}
-		if i+1 < len(o.Levels) {
-			op.log.Warn("fencing level failed", "level", i+1, "err", failure)
+		if level < len(o.Levels) {
+			op.log.Warn("fencing level failed", "level", level, "err", failure)
 		}
 	}
-	return Proof{}, op.failure(context.Cause(ctx), failed)
+	return Proof{}, op.finish(context.Cause(ctx), failed)
 }
 
 // On powers the target on: at every plug of every level, because a fencing that went
@@ -78,11 +73,9 @@ func (f *Fencer) Off(ctx context.Context, o Order) (Proof, error) {
 // others from being tried. On is for after the proof; it is refused when a newer
 // operation for the node has been seen. Every error is a *Failure.
 func (f *Fencer) On(ctx context.Context, o Order) error {
-	op := f.newOperation(o, on)
-	ctx, err := op.begin(ctx)
-	defer op.end(nil)
+	op, ctx, err := f.begin(ctx, o, on)
 	if err != nil {
-		return op.failure(err, nil)
+		return err
 	}
 	var failed []LevelFailure
 	for level := len(o.Levels); level > 0 && ctx.Err() == nil; level-- {
@@ -90,10 +83,7 @@ func (f *Fencer) On(ctx context.Context, o Order) error {
 			failed = append(failed, *failure)
 		}
 	}
-	if cause := context.Cause(ctx); cause != nil || failed != nil {
-		return op.failure(cause, failed)
-	}
-	return nil
+	return op.finish(context.Cause(ctx), failed)
 }
 
 // Status reads every plug of every level, all devices at once and each within its
@@ -220,14 +210,42 @@ func (f *Fencer) turnsOf(device string) *turns {
 	return f.devices[device]
 }
 
-// see refuses the order if a newer operation for its node was seen, and else
-// remembers it as the newest. The same operation may come again: that is a retry.
-func (f *Fencer) see(o Order) error {
+// admit refuses an operation if a newer one for its node was seen. Else it is the
+// newest, and ends those before it: at their next step they would only be in the way.
+// The same operation may come again: that is a retry.
+func (f *Fencer) admit(op *operation) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if newest := f.newest[o.Node]; o.Op < newest {
-		return fmt.Errorf("operation %d: %w, %d", o.Op, ErrStale, newest)
+	h := f.nodes[op.order.Node]
+	if h == nil {
+		h = &history{running: map[*operation]bool{}}
+		f.nodes[op.order.Node] = h
 	}
-	f.newest[o.Node] = o.Op
+	if op.order.Op < h.newest {
+		return h.stale(op)
+	}
+	h.newest = op.order.Op
+	for older := range h.running {
+		if older.order.Op < h.newest {
+			older.end(h.stale(older))
+		}
+	}
+	h.running[op] = true
 	return nil
+}
+
+// dismiss ends an operation. The error is ErrStale if a newer one came meanwhile.
+func (f *Fencer) dismiss(op *operation) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	h := f.nodes[op.order.Node]
+	delete(h.running, op)
+	if op.order.Op < h.newest {
+		return h.stale(op)
+	}
+	return nil
+}
+
+func (h *history) stale(op *operation) error {
+	return fmt.Errorf("operation %d: %w, %d", op.order.Op, ErrStale, h.newest)
 }

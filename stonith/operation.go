@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hamgr/hamgr/agents"
 )
@@ -44,26 +45,55 @@ type operation struct {
 	observing sync.Mutex
 }
 
-func (f *Fencer) newOperation(o Order, g goal) *operation {
-	return &operation{
-		fencer: f, order: o, goal: g, end: func(error) {},
-		log: f.log.With("node", o.Node, "op", o.Op),
+// begin refuses what must not start; else it gives the context of all that follows,
+// and finish or proof must be called.
+func (f *Fencer) begin(ctx context.Context, o Order, g goal) (*operation, context.Context, error) {
+	op := &operation{fencer: f, order: o, goal: g, log: f.log.With("node", o.Node, "op", o.Op)}
+	ctx, op.end = context.WithCancelCause(ctx)
+	err := f.admit(op)
+	switch {
+	case err != nil:
+		op.end(err)
+		return nil, nil, op.failure(err, nil)
+	case o.Gate == nil:
+		return nil, nil, op.finish(ErrNoGate, nil)
+	case len(o.Levels) == 0:
+		return nil, nil, op.finish(ErrNoDevices, nil)
 	}
+	return op, ctx, nil
 }
 
-// begin refuses what must not start, and gives the context of all that follows.
-func (op *operation) begin(ctx context.Context) (context.Context, error) {
-	if op.order.Gate == nil {
-		return ctx, ErrNoGate
+// proof ends an operation whose last level succeeded. A newer operation may have
+// powered the node on since the reads, so then they prove nothing any more.
+func (op *operation) proof(level int, plugs []PlugProof, took time.Duration) (Proof, error) {
+	defer op.end(nil)
+	if err := op.fencer.dismiss(op); err != nil {
+		return Proof{}, op.failure(err, nil)
 	}
-	if err := op.fencer.see(op.order); err != nil {
-		return ctx, err
+	return Proof{
+		Node: op.order.Node, Boot: op.order.Boot, Op: op.order.Op,
+		Level: level, Plugs: plugs, Took: took,
+	}, nil
+}
+
+// finish ends an operation otherwise; nil means that nothing failed.
+func (op *operation) finish(cause error, failed []LevelFailure) error {
+	defer op.end(nil)
+	stale := op.fencer.dismiss(op)
+	if cause == nil {
+		cause = stale
 	}
-	if len(op.order.Levels) == 0 {
-		return ctx, ErrNoDevices
+	if cause == nil && failed == nil {
+		return nil
 	}
-	ctx, op.end = context.WithCancelCause(ctx)
-	return ctx, context.Cause(ctx)
+	return op.failure(cause, failed)
+}
+
+func (op *operation) failure(cause error, levels []LevelFailure) error {
+	return &Failure{
+		Node: op.order.Node, Action: op.goal.verb, Op: op.order.Op,
+		Commanded: op.commanded.Load(), Cause: cause, Levels: levels,
+	}
 }
 
 // level drives all devices of a level at once, each to its own end, so that nothing
@@ -129,14 +159,10 @@ func (op *operation) pass(ctx context.Context) error {
 		return struct{}{}, op.order.Gate(ctx)
 	})
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return fmt.Errorf("gate: %w", context.Cause(ctx))
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrCalledOff, err)
-	} else {
-		err = op.fencer.see(op.order)
-	}
-	if err != nil {
 		op.end(err)
 	}
 	return err
@@ -149,11 +175,4 @@ func (op *operation) observe(s Step) {
 	op.observing.Lock()
 	defer op.observing.Unlock()
 	op.order.Observe(s)
-}
-
-func (op *operation) failure(cause error, levels []LevelFailure) error {
-	return &Failure{
-		Node: op.order.Node, Action: op.goal.verb, Op: op.order.Op,
-		Commanded: op.commanded.Load(), Cause: cause, Levels: levels,
-	}
 }
