@@ -16,11 +16,12 @@ type peer struct {
 	seal  cipher.AEAD
 	seq   atomic.Uint64 // of the last packet sent
 
-	mu       sync.Mutex
-	contact  time.Time // last authenticated receipt; zero: never
-	incoming session   // the packets that come from it
-	greeted  time.Time // last hello sent to it
-	last     int       // path of the last good dial
+	mu        sync.Mutex
+	contact   time.Time // last authenticated receipt; zero: never
+	incoming  session   // the packets that come from it
+	greeted   time.Time // begin of the present helloPeriod
+	greetings int       // hellos sent in it
+	last      int       // path of the last good dial
 }
 
 // path is one link to one peer: an own address and one of the peer's.

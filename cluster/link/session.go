@@ -5,9 +5,12 @@ import (
 	"time"
 )
 
-// helloPause limits how often one peer is greeted, so that replayed packets cannot
-// make this node talk without end.
-const helloPause = 10 * time.Millisecond
+// At most helloBurst greetings go to one peer in each helloPeriod, so that replayed
+// packets cannot make this node talk without end.
+const (
+	helloBurst  = 16
+	helloPeriod = 100 * time.Millisecond
+)
 
 // session is the run of a peer whose packets are accepted.
 //
@@ -105,12 +108,13 @@ func (l *Link) admit(p *peer, h header, open cipher.AEAD, now time.Time) (why dr
 func (l *Link) greet(p *peer, echo sessionID) {
 	now := time.Now()
 	p.mu.Lock()
-	early := !p.greeted.IsZero() && now.Sub(p.greeted) < helloPause
-	if !early {
-		p.greeted = now
+	if p.greeted.IsZero() || now.Sub(p.greeted) >= helloPeriod {
+		p.greeted, p.greetings = now, 0
 	}
+	p.greetings++
+	enough := p.greetings > helloBurst
 	p.mu.Unlock()
-	if !early {
+	if !enough {
 		l.post(p, hello, echo, nil)
 	}
 }
