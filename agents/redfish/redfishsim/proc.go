@@ -23,6 +23,9 @@ func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' || p.stat
 
 func (p process) stopped() bool { return p.state == 'T' || p.state == 't' }
 
+// waiting reports a wait in the kernel that only its end or SIGKILL interrupts.
+func (p process) waiting() bool { return p.state == 'D' }
+
 // readProcesses reads the process table. Processes that end meanwhile are left out.
 func readProcesses() ([]process, error) {
 	dir, err := os.Open("/proc")

@@ -218,10 +218,18 @@ func (r *run) signal(to []process, sig syscall.Signal) error {
 const scanPause = time.Millisecond
 
 // freeze stops every process. It ends when two looks in a row show only stopped ones: a
-// process that was just being born is in the second look.
+// process that was just being born is in the second look. One that waits in the kernel
+// stops before it gets out of there; the parent in a vfork waits for ever, for a
+// child that is stopped itself.
 func (r *run) freeze(ctx context.Context) error {
+	told := map[process]bool{}
 	return r.until(ctx, func(alive []process) (bool, error) {
-		running := slices.DeleteFunc(alive, process.stopped)
+		running := slices.DeleteFunc(alive, func(p process) bool {
+			return p.stopped() || p.waiting() && told[p]
+		})
+		for _, p := range running {
+			told[p] = true
+		}
 		return len(running) == 0, r.signal(running, syscall.SIGSTOP)
 	})
 }
