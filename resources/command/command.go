@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -113,7 +114,7 @@ func (o *Options) New(env resources.Env) (resources.Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("private directory of %s: %w", env.Resource, err)
 	}
-	return &command{opts: *o, signal: sig, env: env, dir: dir}, nil
+	return &command{opts: *o, signal: sig, env: env, dir: dir, spawn: os.StartProcess}, nil
 }
 
 var _ interface {
@@ -126,6 +127,7 @@ type command struct {
 	signal unix.Signal
 	env    resources.Env
 	dir    string // env.Dir as an absolute path
+	spawn  func(name string, argv []string, attr *os.ProcAttr) (*os.Process, error)
 	exits  exits
 }
 

@@ -317,6 +317,52 @@ func TestFoundWithoutPID(t *testing.T) {
 	}
 }
 
+// A daemon that dies right after the fork must have left word that there is something
+// to look for, and must have held the lock until then.
+func TestIntentIsRecordedBeforeTheFork(t *testing.T) {
+	dir := t.TempDir()
+	c := tracked(t, dir, 4, "sleep", "60")
+	c.spawn = func(name string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+		if rec, err := readRecord(dir); err != nil || rec != (record{Boot: "boot-1", Token: 4}) {
+			t.Errorf("record: %+v %v", rec, err)
+		}
+		if _, err := lock(deadline(t, 5*time.Millisecond), dir); err == nil {
+			t.Error("not locked")
+		}
+		return os.StartProcess(name, argv, attr)
+	}
+	mustStart(t, c)
+}
+
+// A launch that outlasts its context is undone, and until then nothing is judged.
+func TestLateLaunchIsUndone(t *testing.T) {
+	dir := t.TempDir()
+	c := tracked(t, dir, 4, "sleep", "60")
+	var child *os.Process
+	entered, leave := make(chan struct{}), make(chan struct{})
+	c.spawn = func(name string, argv []string, attr *os.ProcAttr) (p *os.Process, err error) {
+		close(entered)
+		<-leave
+		p, err = os.StartProcess(name, argv, attr)
+		child = p
+		return p, err
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-entered; cancel() }()
+	if err := c.Start(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("start: %v", err)
+	}
+	if err := c.Stop(deadline(t, 20*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("stop while the launch hangs: %v", err)
+	}
+	close(leave)
+	mustStop(t, c)
+	if child == nil {
+		t.Fatal("nothing was launched")
+	}
+	wantState(t, c, resources.Inactive)
+}
+
 // A child between fork and exec bears no mark, but holds the lock.
 func TestNothingIsJudgedWhileAForkIsPending(t *testing.T) {
 	dir := t.TempDir()

@@ -90,7 +90,7 @@ func (c *command) launch(ctx context.Context) error {
 	if err := writeRecord(c.dir, rec); err != nil {
 		return err
 	}
-	child, err := os.StartProcess(program, c.opts.Run, &os.ProcAttr{
+	child, err := c.spawn(program, c.opts.Run, &os.ProcAttr{
 		Dir:   c.workDir(),
 		Env:   c.environ(),
 		Files: []*os.File{null, output, output},
