@@ -247,7 +247,7 @@ func (d *drive) tell(p *plug) {
 func (d *drive) proofs() []PlugProof {
 	proofs := make([]PlugProof, len(d.plugs))
 	for i, p := range d.plugs {
-		proofs[i] = PlugProof{Device: d.device.Name, Plug: p.name, Detail: p.last.Detail, WasOff: p.commands == 0}
+		proofs[i] = PlugProof{Device: d.device.Name, Plug: p.name, Detail: p.last.Detail, WasOff: p.commands == 0, OffSince: p.since}
 	}
 	return proofs
 }

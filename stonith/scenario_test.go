@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,7 +71,7 @@ type scenario struct {
 	verb    string
 	refuse  int
 	hang    int
-	asked   int
+	asked   atomic.Int32
 	cancel  context.CancelCauseFunc
 	steps   []line
 }
@@ -281,8 +282,7 @@ func failed(err error) string {
 }
 
 func (s *scenario) gate(ctx context.Context) error {
-	s.asked++
-	switch s.asked {
+	switch int(s.asked.Add(1)) {
 	case s.refuse:
 		return errors.New("quorum lost")
 	case s.hang:

@@ -75,31 +75,40 @@ func (s *session) command(ctx context.Context, g goal, plug string) error {
 // since an agent is used by one goroutine at a time.
 func (s *session) end() {
 	s.fencer.start(func() {
+		defer s.turn.done()
 		if s.left != nil {
-			late := time.AfterFunc(returnTime, func() { s.hang(s.leftBy) })
-			<-s.left
-			late.Stop()
+			s.waitFor(s.left, s.leftBy)
 		}
-		if s.agent != nil {
-			s.close()
+		if s.agent == nil {
+			return
 		}
-		s.turn.done()
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		_, left, err := await(ctx, s.fencer, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, s.agent.Close(ctx)
+		})
+		if left != nil {
+			s.waitFor(left, "close")
+		}
+		if err != nil {
+			s.log.Warn("device handle not closed cleanly", "err", err)
+		}
 	})
 }
 
-func (s *session) close() {
-	late := time.AfterFunc(closeTime+returnTime, func() { s.hang("close") })
+// waitFor waits for a call that was left behind, however long it takes.
+func (s *session) waitFor(returned <-chan struct{}, call string) {
+	late := time.NewTimer(returnTime)
 	defer late.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-	defer cancel()
-	if err := s.agent.Close(ctx); err != nil {
-		s.log.Warn("device handle not closed", "err", err)
+	select {
+	case <-returned:
+		return
+	case <-late.C:
 	}
-}
-
-func (s *session) hang(call string) {
 	s.turn.hang(call)
 	s.log.Error("device locked by a call that does not return", "call", call)
+	<-returned
+	s.log.Warn("device is free again", "call", call)
 }
 
 // call runs one call of the agent. It is given half of the device's time, so that

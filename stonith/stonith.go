@@ -38,9 +38,11 @@ type Order struct {
 	// older than the newest seen for the target is refused (ErrStale).
 	Op uint64
 	// Gate is asked immediately before each off or on command goes out; an error means that
-	// the order no longer stands, and ends the operation. Reads need no gate.
+	// the order no longer stands, and ends the operation. Reads need no gate. It is asked for
+	// several devices at once, and an order without a gate is refused (ErrNoGate).
 	Gate func(context.Context) error
-	// Observe, if not nil, is told of each step as it happens. It must not block.
+	// Observe, if not nil, is told of each step as it happens. It must not block;
+	// its calls come one at a time.
 	Observe func(Step)
 }
 
@@ -62,6 +64,9 @@ type PlugProof struct {
 	Plug   string `json:"plug,omitempty"`
 	Detail string `json:"detail"`  // the device's own word for off
 	WasOff bool   `json:"was_off"` // off before any command of this operation
+	// OffSince is when it was first read off, of the reads that prove it. It has a
+	// monotonic reading, and stays in this process.
+	OffSince time.Time `json:"-"`
 }
 
 // Proof says that a target's power was read back off at every feed, twice, with
@@ -72,10 +77,19 @@ type Proof struct {
 	Op    uint64      `json:"op"`
 	Level int         `json:"level"` // from 1
 	Plugs []PlugProof `json:"plugs"`
-	// OffSince is when the last plug was first read off: what is heard of the target after
-	// that contradicts the proof. It has a monotonic reading, and stays in this process.
-	OffSince time.Time     `json:"-"`
 	Took     time.Duration `json:"took_ns"`
+}
+
+// OffSince is when the last of the plugs was first read off: what is heard of the target
+// after that contradicts the proof.
+func (p Proof) OffSince() time.Time {
+	var latest time.Time
+	for _, plug := range p.Plugs {
+		if plug.OffSince.After(latest) {
+			latest = plug.OffSince
+		}
+	}
+	return latest
 }
 
 // PlugStatus is one device's answer about one plug, for operators.

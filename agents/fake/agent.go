@@ -147,7 +147,9 @@ func (h *handle) call(ctx context.Context, verb, plug string, do func(*Behavior)
 	index := len(d.calls) - 1
 	b, released := d.behavior, d.released
 	d.mu.Unlock()
-
+	if verb == "open" {
+		b.Answer = 0 // the network is not touched yet
+	}
 	err := wait(ctx, b, slices.Contains(b.Stall, verb), released)
 
 	d.mu.Lock()

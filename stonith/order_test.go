@@ -1,0 +1,282 @@
+package stonith_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/agents/fake"
+	"github.com/hamgr/hamgr/stonith"
+)
+
+func TestStaleOrdersAreRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New()
+		levels := level(bmc("alpha-bmc", d))
+		if _, err := f.Off(t.Context(), order(7, levels)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		before := len(d.Calls())
+		_, err := f.Off(t.Context(), order(6, levels))
+		if !errors.Is(err, stonith.ErrStale) || len(d.Calls()) != before {
+			t.Errorf("older off: %v, and %d calls", err, len(d.Calls())-before)
+		}
+		if err := f.On(t.Context(), order(6, levels)); !errors.Is(err, stonith.ErrStale) || d.Power("") != agents.Off {
+			t.Errorf("older on: %v, power %v", err, d.Power(""))
+		}
+		if _, err := f.Off(t.Context(), order(7, levels)); err != nil {
+			t.Errorf("retry by the same operation: %v", err)
+		}
+		if err := f.On(t.Context(), order(8, levels)); err != nil {
+			t.Errorf("newer on: %v", err)
+		}
+		if _, err := f.Off(t.Context(), order(7, levels)); !errors.Is(err, stonith.ErrStale) || d.Power("") != agents.On {
+			t.Errorf("off older than an on: %v, power %v", err, d.Power(""))
+		}
+		beta := order(1, levels)
+		beta.Node = "beta"
+		if _, err := f.Off(t.Context(), beta); err != nil {
+			t.Errorf("another node's first operation: %v", err)
+		}
+	})
+}
+
+func TestNewerOrderEndsOlder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New()
+		d.Behave(fake.Behavior{Command: "ignore"})
+		levels := level(bmc("alpha-bmc", d))
+		older := make(chan error)
+		go func() { _, err := f.Off(t.Context(), order(7, levels)); older <- err }()
+		time.Sleep(time.Second)
+		d.Behave(fake.Behavior{})
+		begun := time.Now()
+		newer := make(chan error)
+		go func() { _, err := f.Off(t.Context(), order(8, levels)); newer <- err }()
+		var failure *stonith.Failure
+		if err := <-older; !errors.Is(err, stonith.ErrStale) || !errors.As(err, &failure) || !failure.Commanded {
+			t.Errorf("older: %v", err)
+		}
+		if time.Since(begun) > 50*time.Millisecond {
+			t.Errorf("the older operation ended after %v", time.Since(begun))
+		}
+		if err := <-newer; err != nil || time.Since(begun) > time.Second {
+			t.Errorf("newer: %v after %v", err, time.Since(begun))
+		}
+	})
+}
+
+// An off whose proof is overtaken by a newer on must not be believed.
+func TestProofOvertakenByNewerOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New()
+		o := order(7, level(bmc("alpha-bmc", d)))
+		reads := 0
+		newer := make(chan error, 1)
+		o.Observe = func(s stonith.Step) {
+			if s.What == "read" && s.State == agents.Off {
+				reads++
+			}
+			if reads == 2 { // the last read of the proof is in
+				reads++
+				go func() { newer <- f.On(t.Context(), order(8, o.Levels[0])) }()
+				time.Sleep(time.Nanosecond)
+			}
+		}
+		if _, err := f.Off(t.Context(), o); !errors.Is(err, stonith.ErrStale) {
+			t.Errorf("proven although powered on again: %v", err)
+		}
+		if err := <-newer; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestOrderWithoutGate(t *testing.T) {
+	d := fake.New()
+	o := order(1, level(bmc("alpha-bmc", d)))
+	o.Gate = nil
+	if _, err := stonith.New(nil).Off(t.Context(), o); !errors.Is(err, stonith.ErrNoGate) || len(d.Calls()) != 0 {
+		t.Errorf("off: %v, %d calls", err, len(d.Calls()))
+	}
+}
+
+// The gate is asked after the reading and right before each command.
+func TestGateIsAskedBeforeEachCommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New("1", "2")
+		var said []string
+		d.OnPower = func(plug string, s agents.PowerState) { said = append(said, plug+" "+s.String()) }
+		refused := errors.New("target is back")
+		o := order(1, level(bmc("pdu-a", d, "1", "2")))
+		o.Gate = func(context.Context) error {
+			said = append(said, "gate")
+			if len(said) == 3 {
+				return refused
+			}
+			return nil
+		}
+		_, err := f.Off(t.Context(), o)
+		if got := strings.Join(said, ", "); got != "gate, 1 off, gate" {
+			t.Errorf("happened: %s", got)
+		}
+		if !errors.Is(err, stonith.ErrCalledOff) || !errors.Is(err, refused) {
+			t.Errorf("error %v", err)
+		}
+	})
+}
+
+// A gate that ignores its context must not hold up the engine.
+func TestDeafGate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New()
+		o := order(1, level(bmc("alpha-bmc", d)))
+		release := make(chan struct{})
+		o.Gate = func(context.Context) error { <-release; return nil }
+		begun := time.Now()
+		if _, err := f.Off(t.Context(), o); err == nil || !strings.Contains(err.Error(), "gate") || time.Since(begun) != 10*time.Second {
+			t.Errorf("after %v: %v", time.Since(begun), err)
+		}
+		close(release)
+		f.Wait(t.Context())
+		if d.Power("") != agents.On {
+			t.Error("a gate that passed too late let the command out")
+		}
+	})
+}
+
+// A cancel is obeyed at once at every moment, whatever the device is doing, and the
+// handles come back.
+func TestCancelAtAnyMoment(t *testing.T) {
+	behaviors := []fake.Behavior{
+		{Answer: 30 * time.Millisecond}, {Lag: time.Second}, {Command: "refuse"}, {Login: true},
+		{Stall: []string{"open"}}, {Stall: []string{"status"}}, {Stall: []string{"off"}}, {Stall: []string{"close"}},
+		{Stall: []string{"status"}, Deaf: true}, {Stall: []string{"off"}, Deaf: true}, {Stall: []string{"close"}, Deaf: true},
+	}
+	for i, b := range behaviors {
+		for after := time.Duration(0); after < 700*time.Millisecond; after += 7 * time.Millisecond {
+			synctest.Test(t, func(t *testing.T) {
+				f, d := stonith.New(nil), fake.New()
+				d.Behave(b)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				why := errors.New("operator gave up")
+				time.AfterFunc(after, func() { cancel(why) })
+				begun := time.Now()
+				_, err := f.Off(ctx, order(1, level(bmc("alpha-bmc", d))))
+				if late := time.Since(begun) - after; late > 50*time.Millisecond || err != nil && !errors.Is(err, why) {
+					t.Errorf("behavior %d, cancel after %v: returned %v later with %v", i, after, late, err)
+				}
+				time.Sleep(time.Minute)
+				d.Behave(fake.Behavior{})
+				d.Release()
+				if f.Wait(t.Context()); d.Handles() != 0 {
+					t.Errorf("behavior %d, cancel after %v: %d handles left open", i, after, d.Handles())
+				}
+			})
+		}
+	}
+}
+
+// The same in real time, once: goroutines and timers behave there too.
+func TestCancelInRealTime(t *testing.T) {
+	f, d := stonith.New(nil), fake.New()
+	d.Behave(fake.Behavior{Stall: []string{"status"}, Deaf: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	returned := make(chan error, 1)
+	go func() {
+		_, err := f.Off(ctx, order(1, level(bmc("alpha-bmc", d))))
+		returned <- err
+	}()
+	for len(d.Calls()) < 2 { // until the read is under way
+		time.Sleep(time.Millisecond)
+	}
+	begun := time.Now()
+	cancel()
+	if err := <-returned; !errors.Is(err, context.Canceled) || time.Since(begun) > 150*time.Millisecond {
+		t.Errorf("returned after %v with %v", time.Since(begun), err)
+	}
+	d.Release()
+	if err := f.Wait(t.Context()); err != nil || d.Handles() != 0 {
+		t.Errorf("wait: %v, %d handles", err, d.Handles())
+	}
+}
+
+func TestFailureKeepsEveryError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bad, worse := fake.New(), fake.New()
+		bad.Behave(fake.Behavior{Login: true})
+		worse.Behave(fake.Behavior{Status: "error"})
+		_, err := stonith.New(nil).Off(t.Context(), order(3, level(bmc("alpha-bmc", bad)), level(bmc("pdu-a", worse))))
+		var failure *stonith.Failure
+		if !errors.As(err, &failure) || !errors.Is(err, fake.ErrLogin) || !errors.Is(err, fake.ErrDevice) {
+			t.Fatalf("error %v", err)
+		}
+		if failure.Node != "alpha" || failure.Op != 3 || !failure.Commanded || failure.Cause != nil || len(failure.Levels) != 2 {
+			t.Errorf("failure %+v", failure)
+		}
+		for _, part := range []string{"fence alpha via alpha-bmc: power status: login refused", "fence alpha via pdu-a: power status: device answered"} {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%q is not in %q", part, err)
+			}
+		}
+	})
+}
+
+func TestBudget(t *testing.T) {
+	device := func(d time.Duration) stonith.Device { return stonith.Device{Timeout: d} }
+	tests := []struct {
+		levels [][]stonith.Device
+		want   time.Duration
+	}{
+		{nil, 0},
+		{[][]stonith.Device{{}}, 0},
+		{[][]stonith.Device{{device(3), device(5), device(4)}, {device(7)}}, 12},
+		{[][]stonith.Device{{device(-5)}, {device(2)}}, 2},
+		{[][]stonith.Device{{device(math.MaxInt64)}}, math.MaxInt64},
+		{[][]stonith.Device{{device(math.MaxInt64 - 1)}, {device(1)}}, math.MaxInt64},
+		{[][]stonith.Device{{device(math.MaxInt64)}, {device(math.MaxInt64)}, {device(1)}}, math.MaxInt64},
+	}
+	for _, tt := range tests {
+		if got := stonith.Budget(tt.levels); got != tt.want {
+			t.Errorf("%v: got %d, want %d", tt.levels, got, tt.want)
+		}
+	}
+}
+
+// Odd numbers of a configuration nobody checked must not overflow into a proof, a
+// panic or a wait for ever.
+func TestOddNumbers(t *testing.T) {
+	tests := []struct {
+		timeout, settle time.Duration
+		proven          bool
+	}{
+		{0, 0, false},
+		{-1, time.Second, false},
+		{math.MinInt64, math.MinInt64, false},
+		{time.Minute, math.MinInt64, true},
+		{time.Minute, -1, true},
+		{time.Minute, math.MaxInt64, false},
+		{math.MaxInt64, time.Second, true},
+	}
+	for _, tt := range tests {
+		t.Run(fmt.Sprint(tt.timeout, tt.settle), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := fake.New()
+				device := bmc("alpha-bmc", d)
+				device.Timeout, device.Settle = tt.timeout, tt.settle
+				begun := time.Now()
+				_, err := stonith.New(nil).Off(t.Context(), order(1, level(device)))
+				if (err == nil) != tt.proven || time.Since(begun) > max(tt.timeout, time.Second) {
+					t.Errorf("after %v: %v", time.Since(begun), err)
+				}
+			})
+		})
+	}
+}
