@@ -72,12 +72,12 @@ type PlugProof struct {
 // Proof says that a target's power was read back off at every feed, twice, with
 // the settle time between. Only Fencer.Off makes one.
 type Proof struct {
-	Node  string      `json:"node"`
-	Boot  string      `json:"boot"`
-	Op    uint64      `json:"op"`
-	Level int         `json:"level"` // from 1
-	Plugs []PlugProof `json:"plugs"`
-	Took     time.Duration `json:"took_ns"`
+	Node  string        `json:"node"`
+	Boot  string        `json:"boot"`
+	Op    uint64        `json:"op"`
+	Level int           `json:"level"` // from 1
+	Plugs []PlugProof   `json:"plugs"`
+	Took  time.Duration `json:"took_ns"`
 }
 
 // OffSince is when the last of the plugs was first read off: what is heard of the target

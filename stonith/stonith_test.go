@@ -46,7 +46,10 @@ func TestOffProves(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.Wait(t.Context())
-		want := stonith.PlugProof{Device: "alpha-bmc", Detail: "Off"}
+		want := stonith.PlugProof{Device: "alpha-bmc", Detail: "Off", OffSince: proof.OffSince()}
+		if early := d.History("")[1].At; proof.OffSince().Before(early) {
+			t.Errorf("off since %s, before power went at %s", proof.OffSince(), early)
+		}
 		if proof.Node != "alpha" || proof.Boot != "b1" || proof.Op != 7 || proof.Level != 1 ||
 			len(proof.Plugs) != 1 || proof.Plugs[0] != want || d.Handles() != 0 {
 			t.Errorf("proof %+v, %d handles open", proof, d.Handles())

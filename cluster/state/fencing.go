@@ -31,13 +31,14 @@ func (t *step) order(c *Order) Result {
 		t.close(open, Done, fmt.Sprintf("power on given up for operation %d", t.index))
 	}
 	n.Op = t.index
+	lasting := n.Unclean != "" || c.By != ByCluster
 	if c.Action != FenceOn {
 		n.Unclean = c.Reason
 	}
 	t.LastOp = t.index
 	t.setOperation(&Operation{
 		ID: t.index, Node: c.Node, Boot: c.Boot, Action: c.Action,
-		Reason: c.Reason, By: c.By, Phase: Ordered, At: t.at,
+		Reason: c.Reason, By: c.By, Phase: Ordered, Lasting: lasting, At: t.at,
 	})
 	return Result{Op: t.index}
 }
@@ -47,8 +48,8 @@ func (t *step) callOff(c *CallOff) error {
 	if err != nil {
 		return err
 	}
-	if o.Phase != Ordered {
-		return fmt.Errorf("call off operation %d: a command may have gone out: %w", o.ID, ErrConflict)
+	if o.Phase != Ordered || o.Lasting {
+		return fmt.Errorf("call off operation %d: its cause stands, or a command may have gone out: %w", o.ID, ErrConflict)
 	}
 	n, err := t.node(o.Node)
 	if err != nil {

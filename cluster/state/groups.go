@@ -114,6 +114,13 @@ func (t *step) stopFailed(c *Report) error {
 		return err
 	}
 	n.Unclean = fmt.Sprintf("stop of group %s failed: %s: %s", c.Group, c.Resource, c.Error)
+	if n.Op != 0 {
+		o, err := t.operation(n.Op)
+		if err != nil {
+			return err
+		}
+		o.Lasting = true
+	}
 	return nil
 }
 

@@ -154,21 +154,24 @@ const ByCluster = "cluster"
 
 // Operation is one fencing operation. Its ID is its index in the log.
 type Operation struct {
-	ID       uint64      `json:"id"`
-	Node     string      `json:"node"`
-	Boot     string      `json:"boot"`
-	Action   FenceAction `json:"action"`
-	Reason   string      `json:"reason"`
-	By       string      `json:"by"`
-	Phase    OpPhase     `json:"phase"`
-	Executor string      `json:"executor,omitempty"`
-	Attempts int         `json:"attempts"`
-	Failures int         `json:"failures"`
-	Error    string      `json:"error,omitempty"` // of the last attempt that failed
-	Proof    *Proof      `json:"proof,omitempty"`
-	Note     string      `json:"note,omitempty"` // how it ended, where no proof says it
-	At       int64       `json:"at,omitempty"`
-	EndedAt  int64       `json:"ended_at,omitempty"`
+	ID     uint64      `json:"id"`
+	Node   string      `json:"node"`
+	Boot   string      `json:"boot"`
+	Action FenceAction `json:"action"`
+	Reason string      `json:"reason"`
+	By     string      `json:"by"`
+	Phase  OpPhase     `json:"phase"`
+	// Lasting says that the target's answering does not end the cause (a stop that
+	// failed), so that the operation is not called off by it.
+	Lasting  bool   `json:"lasting,omitempty"`
+	Executor string `json:"executor,omitempty"`
+	Attempts int    `json:"attempts"`
+	Failures int    `json:"failures"`
+	Error    string `json:"error,omitempty"` // of the last attempt that failed
+	Proof    *Proof `json:"proof,omitempty"`
+	Note     string `json:"note,omitempty"` // how it ended, where no proof says it
+	At       int64  `json:"at,omitempty"`
+	EndedAt  int64  `json:"ended_at,omitempty"`
 }
 
 // Open reports whether the operation still has something to do.

@@ -1,0 +1,294 @@
+// Package coordinator acts for the cluster while this node leads the replicated log:
+// it observes the nodes, has the scheduler plan, commits what was planned, and
+// carries out the fencing operations that are committed.
+//
+// It decides nothing by itself (package scheduler does), remembers nothing that
+// matters (package state does) and is started anew with each term of office, so
+// that a new coordinator goes on wherever the old one fell.
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/scheduler"
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/stonith"
+)
+
+// Log is the replicated log as far as a coordinator needs it.
+type Log interface {
+	// Propose commits a command; the result is what the state machine gave.
+	Propose(ctx context.Context, command []byte) (result any, index uint64, err error)
+	// Barrier proves by a committed entry that this node leads, and returns when all
+	// before it is applied here.
+	Barrier(ctx context.Context) (index uint64, err error)
+	IsCoordinator() bool
+	// Transfer hands the leadership to another voter.
+	Transfer(ctx context.Context) error
+}
+
+// Fencer carries out fencing operations.
+type Fencer interface {
+	Off(ctx context.Context, o stonith.Order) (stonith.Proof, error)
+	On(ctx context.Context, o stonith.Order) error
+}
+
+// Config is what a coordinator works with. All of it is safe for concurrent use.
+type Config struct {
+	Self          string
+	Boot          string
+	DetectionTime time.Duration
+	FenceAction   state.FenceAction // against failed nodes
+	Seed          state.Configure   // the configuration file's nodes and groups
+	Replicated    Log
+	Fencer        Fencer
+	// State gives the newest state that is applied here.
+	State func() *state.State
+	// Look gives what is known of every other configured node right now.
+	Look func() map[string]Sighting
+	// Levels gives a node's fence devices.
+	Levels func(node string) [][]stonith.Device
+	Log    *slog.Logger
+}
+
+// Coordinator acts while this node leads. Its methods are safe for concurrent use.
+type Coordinator struct {
+	cfg   Config
+	wake  chan struct{}
+	watch *watch
+
+	mu      sync.Mutex
+	hellos  map[string]heard // by node; what each said last
+	shots   map[uint64]*shot // operations being carried out, or waiting for their next attempt
+	talks   map[uint64]*talk // operators who follow an operation
+	settled bool
+	failing map[failure]time.Time // since when this coordinator knows of a failure
+}
+
+// New makes a coordinator; Run makes it act.
+func New(cfg Config) *Coordinator {
+	c := &Coordinator{
+		cfg:     cfg,
+		wake:    make(chan struct{}, 1),
+		hellos:  map[string]heard{},
+		shots:   map[uint64]*shot{},
+		talks:   map[uint64]*talk{},
+		failing: map[failure]time.Time{},
+	}
+	c.watch = newWatch(cfg)
+	return c
+}
+
+// Wake tells the coordinator that something changed. It never blocks.
+func (c *Coordinator) Wake() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// settleTimes is for how many detection times the first placement of groups waits for
+// nodes that were not seen yet.
+const settleTimes = 5
+
+// Run acts whenever this node leads, until ctx ends. It returns when all that it
+// started has ended.
+func (c *Coordinator) Run(ctx context.Context) {
+	ticker := time.NewTicker(c.cfg.DetectionTime / 40)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		c.watch.observe(c.cfg.Look())
+		if c.cfg.Replicated.IsCoordinator() {
+			c.lead(ctx, ticker.C)
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		case <-ticker.C:
+		}
+	}
+}
+
+// lead is one term of office.
+func (c *Coordinator) lead(ctx context.Context, tick <-chan time.Time) {
+	ctx, resign := context.WithCancel(ctx)
+	defer c.hangUpAll()
+	defer c.endShots()
+	defer resign()
+	if err := c.barrier(ctx); err != nil {
+		return // not elected for good; the next look tells
+	}
+	c.cfg.Log.Info("became coordinator", "node", c.cfg.Self)
+	began := time.Now()
+	c.setSettled(false)
+	for ctx.Err() == nil && c.cfg.Replicated.IsCoordinator() {
+		if time.Since(began) > settleTimes*c.cfg.DetectionTime {
+			c.setSettled(true)
+		}
+		if err := c.step(ctx); err != nil && ctx.Err() == nil {
+			c.cfg.Log.Warn("coordination interrupted", "err", err)
+			if !pause(ctx, c.cfg.DetectionTime/20) {
+				return
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-c.wake:
+		case <-tick:
+		}
+	}
+	c.cfg.Log.Info("no longer coordinator", "node", c.cfg.Self)
+}
+
+// maxRounds bounds how often one step plans anew because its own commits changed the
+// state.
+const maxRounds = 64
+
+// step does what is due: it plans, commits and starts, until a plan brings nothing new.
+func (c *Coordinator) step(ctx context.Context) error {
+	if s := c.cfg.State(); s.Digest != c.cfg.Seed.Digest {
+		if err := c.configure(ctx); err != nil {
+			return err
+		}
+	}
+	c.expireFailures(ctx)
+	for range maxRounds {
+		s := c.cfg.State()
+		c.endClosedShots(s)
+		c.tellTalks(s)
+		committed := false
+		for _, a := range scheduler.Plan(s, c.view()) {
+			done, err := c.do(ctx, a)
+			if err != nil {
+				return err
+			}
+			committed = committed || done
+		}
+		if !committed {
+			return nil
+		}
+	}
+	return errors.New("the plan does not come to an end")
+}
+
+// do carries out one action and reports whether it changed the state.
+func (c *Coordinator) do(ctx context.Context, a scheduler.Action) (committed bool, err error) {
+	switch {
+	case a.Commit != nil:
+		return c.commitPlanned(ctx, a)
+	case a.Execute != nil:
+		c.startShot(ctx, a.Execute)
+		return false, nil
+	case a.HandOver:
+		c.cfg.Log.Info("handing over", "node", c.cfg.Self, "reason", a.Reason)
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.DetectionTime)
+		defer cancel()
+		return false, c.cfg.Replicated.Transfer(ctx)
+	}
+	return false, nil
+}
+
+// commitPlanned commits what the scheduler planned. A refusal by the state is no error: the state
+// moved on since the plan was made, and the next plan knows it.
+func (c *Coordinator) commitPlanned(ctx context.Context, a scheduler.Action) (bool, error) {
+	if o := a.Commit.Order; o != nil && c.view().Nodes[o.Node].Gone == "" && c.cfg.State().Nodes[o.Node].Unclean == "" {
+		return false, nil // it was heard again since the plan was made
+	}
+	res, err := c.commit(ctx, *a.Commit)
+	if err != nil {
+		if refused(res) {
+			c.cfg.Log.Debug("plan refused", "reason", a.Reason, "err", err)
+			return false, nil
+		}
+		return false, err
+	}
+	c.logCommitted(*a.Commit, res, a.Reason)
+	return true, nil
+}
+
+// commit proposes a command. An error of the state is returned with the state's
+// result; without a result the outcome may be unknown.
+func (c *Coordinator) commit(ctx context.Context, cmd state.Command) (*state.Result, error) {
+	cmd.At = time.Now().UnixMilli()
+	b, err := cmd.Encode()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.DetectionTime)
+	defer cancel()
+	got, _, err := c.cfg.Replicated.Propose(ctx, b)
+	if err != nil {
+		return nil, fmt.Errorf("commit: %w", err)
+	}
+	res, ok := got.(state.Result)
+	if !ok {
+		return nil, fmt.Errorf("commit: the state machine answered %T", got)
+	}
+	return &res, res.Err
+}
+
+// refused tells a deterministic refusal by the state from a commit that did not come about.
+func refused(res *state.Result) bool { return res != nil && res.Err != nil }
+
+func (c *Coordinator) barrier(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.DetectionTime)
+	defer cancel()
+	_, err := c.cfg.Replicated.Barrier(ctx)
+	return err
+}
+
+// configure makes this node's configuration file the cluster's, where they differ.
+func (c *Coordinator) configure(ctx context.Context) error {
+	seed := c.cfg.Seed
+	res, err := c.commit(ctx, state.Command{Configure: &seed})
+	if refused(res) {
+		c.watch.once("configuration refused: "+err.Error(), func() {
+			c.cfg.Log.Error("configuration refused", "err", err)
+		})
+		return nil
+	}
+	if err == nil {
+		c.cfg.Log.Info("configuration committed", "cluster", seed.Cluster, "digest", seed.Digest)
+	}
+	return err
+}
+
+func (c *Coordinator) setSettled(v bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settled = v
+}
+
+// logCommitted writes the one line that each decision leaves.
+func (c *Coordinator) logCommitted(cmd state.Command, res *state.Result, reason string) {
+	log := c.cfg.Log
+	switch {
+	case cmd.Order != nil:
+		log.Warn("fencing ordered", "node", cmd.Order.Node, "boot", cmd.Order.Boot, "op", res.Op, "action", cmd.Order.Action, "by", cmd.Order.By, "reason", reason)
+	case cmd.CallOff != nil:
+		log.Info("fencing called off", "op", cmd.CallOff.Op, "reason", reason)
+	case cmd.Shoot != nil:
+		log.Info("fencing started", "op", cmd.Shoot.Op, "executor", cmd.Shoot.Executor, "reason", reason)
+	case cmd.Grant != nil:
+		log.Info("group granted", "group", cmd.Grant.Group, "node", cmd.Grant.Node, "token", res.Token, "reason", reason)
+	case cmd.Stop != nil:
+		log.Info("group to be stopped", "group", cmd.Stop.Group, "token", cmd.Stop.Token, "reason", reason)
+	}
+}
+
+// pause waits, and reports false if ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

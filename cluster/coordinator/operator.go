@@ -1,0 +1,151 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/stonith"
+)
+
+// Progress is one step of an operation, for the operator who waits for it.
+type Progress struct {
+	Op    uint64
+	Phase state.OpPhase
+	Text  string
+	Step  *stonith.Step // nil where only the phase changed
+}
+
+// talk is the operators who follow one operation.
+type talk struct {
+	phase     state.OpPhase
+	failures  int
+	followers []chan Progress
+}
+
+// Errors of Fence.
+var (
+	// ErrNotCoordinator: this node does not lead; nothing was done.
+	ErrNotCoordinator = errors.New("not the coordinator")
+	// ErrHandedOver: the leadership was handed over, since this node is the target.
+	ErrHandedOver = errors.New("leadership is being handed over")
+)
+
+// Fence opens an operation for an operator and follows it until it is over, or until ctx
+// ends: then the operation goes on by itself, and the last known state of it is
+// returned with the error. The observer is called from this goroutine only.
+func (c *Coordinator) Fence(ctx context.Context, order state.Order, observe func(Progress)) (state.Operation, error) {
+	if !c.cfg.Replicated.IsCoordinator() {
+		return state.Operation{}, ErrNotCoordinator
+	}
+	if n := c.cfg.State().Nodes[order.Node]; n != nil {
+		order.Boot = n.Boot
+	}
+	res, err := c.commit(ctx, state.Command{Order: &order})
+	if err != nil {
+		return state.Operation{}, err
+	}
+	c.logCommitted(state.Command{Order: &order}, res, order.Reason)
+	steps := c.join(res.Op)
+	defer c.hangUp(res.Op, steps)
+	c.Wake()
+	observe(Progress{Op: res.Op, Phase: state.Ordered, Text: fmt.Sprintf("operation %d is committed", res.Op)})
+	for {
+		o := c.cfg.State().Operations[res.Op]
+		if o != nil && !o.Open() {
+			return *o, nil
+		}
+		if o != nil && o.Phase == state.ProvenOff && o.Failures > 0 && o.Error != "" {
+			return *o, nil // fenced, though it does not come on again
+		}
+		select {
+		case <-ctx.Done():
+			if o == nil {
+				o = &state.Operation{ID: res.Op, Node: order.Node, Boot: order.Boot, Action: order.Action}
+			}
+			return *o, ctx.Err()
+		case p, ok := <-steps:
+			if !ok {
+				return state.Operation{ID: res.Op}, ErrHandedOver
+			}
+			observe(p)
+		}
+	}
+}
+
+// join makes a channel that receives the steps of an operation. Steps are dropped when its
+// reader is slow; the state tells the outcome anyway.
+func (c *Coordinator) join(op uint64) chan Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.talks[op]
+	if t == nil {
+		t = &talk{}
+		c.talks[op] = t
+	}
+	ch := make(chan Progress, 64)
+	t.followers = append(t.followers, ch)
+	return ch
+}
+
+func (c *Coordinator) hangUp(op uint64, ch chan Progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.talks[op]
+	if t == nil {
+		return
+	}
+	t.followers = slices.DeleteFunc(t.followers, func(f chan Progress) bool { return f == ch })
+	if len(t.followers) == 0 {
+		delete(c.talks, op)
+	}
+}
+
+func (c *Coordinator) tell(op uint64, p Progress) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if t := c.talks[op]; t != nil {
+		t.tell(p)
+	}
+}
+
+func (t *talk) tell(p Progress) {
+	for _, f := range t.followers {
+		select {
+		case f <- p:
+		default:
+		}
+	}
+}
+
+// tellTalks tells the followers of operations what changed in the state.
+func (c *Coordinator) tellTalks(s *state.State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for op, t := range c.talks {
+		o := s.Operations[op]
+		if o == nil || o.Phase == t.phase && o.Failures == t.failures {
+			continue
+		}
+		t.phase, t.failures = o.Phase, o.Failures
+		text := fmt.Sprintf("operation %d: %s", op, o.Phase)
+		if o.Error != "" {
+			text += ": " + o.Error
+		}
+		t.tell(Progress{Op: op, Phase: o.Phase, Text: text})
+	}
+}
+
+// hangUpAll ends all talks, at the end of a term of office.
+func (c *Coordinator) hangUpAll() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for op, t := range c.talks {
+		for _, f := range t.followers {
+			close(f)
+		}
+		delete(c.talks, op)
+	}
+}

@@ -1,0 +1,208 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/stonith"
+)
+
+// shot is one operation that this coordinator carries out, or will try again.
+type shot struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// Pauses between attempts grow from the first to the last.
+const (
+	firstPause = time.Second
+	lastPause  = time.Minute
+)
+
+// startShot carries the operation out in the background, until it succeeds, is closed in
+// the log, or the term of office ends.
+func (c *Coordinator) startShot(ctx context.Context, o *state.Operation) {
+	ctx, cancel := context.WithCancel(ctx)
+	s := &shot{cancel: cancel, done: make(chan struct{})}
+	c.mu.Lock()
+	_, busy := c.shots[o.ID]
+	if !busy {
+		c.shots[o.ID] = s
+	}
+	c.mu.Unlock()
+	if busy {
+		cancel()
+		return
+	}
+	go func() {
+		defer close(s.done)
+		defer cancel()
+		c.attempt(ctx, *o)
+		c.mu.Lock()
+		if c.shots[o.ID] == s {
+			delete(c.shots, o.ID)
+		}
+		c.mu.Unlock()
+		c.Wake()
+	}()
+}
+
+// attempt is one attempt at an operation. A failed one is recorded, and keeps the operation busy
+// for a pause that grows with the failures.
+func (c *Coordinator) attempt(ctx context.Context, o state.Operation) {
+	var err error
+	if o.Phase == state.ProvenOff || o.Action == state.FenceOn {
+		err = c.powerOn(ctx, o)
+	} else {
+		err = c.powerOff(ctx, o)
+	}
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	c.cfg.Log.Error("fencing attempt failed", "node", o.Node, "boot", o.Boot, "op", o.ID, "action", o.Action, "attempt", o.Attempts, "err", err)
+	failed := state.Command{ShotFailed: &state.ShotFailed{Op: o.ID, Executor: c.cfg.Self, Error: err.Error()}}
+	if _, err := c.commit(ctx, failed); err != nil && ctx.Err() == nil {
+		c.cfg.Log.Warn("failed attempt not recorded", "op", o.ID, "err", err)
+	}
+	pause(ctx, retryPause(o.Failures))
+}
+
+func retryPause(failures int) time.Duration {
+	d := firstPause
+	for range failures {
+		if d *= 2; d >= lastPause {
+			return lastPause
+		}
+	}
+	return d
+}
+
+// powerOff obtains proof (b) and commits it.
+func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
+	proof, err := c.cfg.Fencer.Off(ctx, c.orderFor(o))
+	if err != nil {
+		return err
+	}
+	if err := c.contradicted(o, proof); err != nil {
+		return err
+	}
+	cmd := state.Command{ShotProven: &state.ShotProven{Op: o.ID, Executor: c.cfg.Self, Evidence: evidence(proof)}}
+	if _, err := c.commit(ctx, cmd); err != nil {
+		return fmt.Errorf("%s is off, but that was not committed: %w", o.Node, err)
+	}
+	c.cfg.Log.Warn("node proven off", "node", o.Node, "boot", o.Boot, "op", o.ID, "level", proof.Level, "took", proof.Took.Round(time.Millisecond))
+	return nil
+}
+
+// contradicted refuses a proof against a node that was heard after its power was first read off:
+// the device speaks of another machine, or lies.
+func (c *Coordinator) contradicted(o state.Operation, proof stonith.Proof) error {
+	s := c.cfg.Look()[o.Node]
+	if !s.Heard || !s.Contact.After(proof.OffSince()) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s says off, but %s was heard %s after that", errConflict,
+		proof.Plugs[0].Device, o.Node, s.Contact.Sub(proof.OffSince()).Round(time.Millisecond))
+}
+
+var errConflict = errors.New("device and node contradict each other")
+
+func evidence(p stonith.Proof) []string {
+	var lines []string
+	for _, plug := range p.Plugs {
+		line := plug.Device
+		if plug.Plug != "" {
+			line += " plug " + plug.Plug
+		}
+		line += ": read " + plug.Detail + " twice"
+		if plug.WasOff {
+			line += ", was off before"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// powerOn ends an operation by switching its node on.
+func (c *Coordinator) powerOn(ctx context.Context, o state.Operation) error {
+	if err := c.cfg.Fencer.On(ctx, c.orderFor(o)); err != nil {
+		return err
+	}
+	if _, err := c.commit(ctx, state.Command{PoweredOn: &state.PoweredOn{Op: o.ID}}); err != nil {
+		return fmt.Errorf("%s is on, but that was not committed: %w", o.Node, err)
+	}
+	c.cfg.Log.Info("node powered on", "node", o.Node, "op", o.ID)
+	return nil
+}
+
+func (c *Coordinator) orderFor(o state.Operation) stonith.Order {
+	return stonith.Order{
+		Target:  stonith.Target{Node: o.Node, Boot: o.Boot, Levels: c.cfg.Levels(o.Node)},
+		Op:      o.ID,
+		Gate:    func(ctx context.Context) error { return c.stands(ctx, o) },
+		Observe: func(s stonith.Step) { c.follow(o, s) },
+	}
+}
+
+// stands is asked before each command to a device: it proves that this node still leads and that
+// the operation is still the one that was committed, against the same boot.
+func (c *Coordinator) stands(ctx context.Context, o state.Operation) error {
+	if err := c.barrier(ctx); err != nil {
+		return fmt.Errorf("leadership is not certain: %w", err)
+	}
+	s := c.cfg.State()
+	now := s.Operations[o.ID]
+	switch {
+	case now == nil || !now.Open() || now.Phase != o.Phase:
+		return fmt.Errorf("operation %d is over", o.ID)
+	case now.Executor != c.cfg.Self:
+		return fmt.Errorf("operation %d is %s's now", o.ID, now.Executor)
+	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot != o.Boot:
+		return fmt.Errorf("%s is in boot %s, not in %s", o.Node, s.Nodes[o.Node].Boot, o.Boot)
+	}
+	if live := c.view().Nodes[o.Node]; o.Phase == state.Shooting && live.Reachable && live.Boot != o.Boot {
+		return fmt.Errorf("%s answers in another boot than %s", o.Node, o.Boot)
+	}
+	return nil
+}
+
+// endClosedShots stops what is carried out for operations that are over.
+func (c *Coordinator) endClosedShots(s *state.State) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for op, shot := range c.shots {
+		if o := s.Operations[op]; o == nil || !o.Open() {
+			shot.cancel()
+		}
+	}
+}
+
+// endShots ends the term of office: it returns when nothing is carried out any more.
+func (c *Coordinator) endShots() {
+	c.mu.Lock()
+	var all []*shot
+	for _, s := range c.shots {
+		s.cancel()
+		all = append(all, s)
+	}
+	c.mu.Unlock()
+	for _, s := range all {
+		<-s.done
+	}
+}
+
+// follow passes a step on to the operators who wait for the operation.
+func (c *Coordinator) follow(o state.Operation, s stonith.Step) {
+	text := fmt.Sprintf("%s: %s", s.Device, s.What)
+	switch {
+	case s.Err != nil:
+		text += ": " + s.Err.Error()
+	case s.State != agents.Unknown || s.Detail != "":
+		text += fmt.Sprintf(" %s (%s)", s.State, s.Detail)
+	}
+	c.tell(o.ID, Progress{Op: o.ID, Phase: o.Phase, Text: text, Step: &s})
+}
