@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/hamgr/hamgr/cluster/api"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and scripts")
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"hamgr": main})
+}
+
+// TestScripts runs the real command line. `daemon KIND` starts a daemon that answers from
+// memory, on the socket that $HAMGR_SOCKET names.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("HAMGR_SOCKET", filepath.Join(e.WorkDir, "hamgr.sock"))
+			e.Setenv("SUDO_USER", "anna")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"daemon": func(ts *testscript.TestScript, neg bool, args []string) {
+				if neg || len(args) != 1 {
+					ts.Fatalf("usage: daemon KIND")
+				}
+				stop, err := startDaemon(ts.Getenv("HAMGR_SOCKET"), canned{args[0]})
+				ts.Check(err)
+				ts.Defer(stop)
+			},
+			// status WANT COMMAND...: the exit status is exactly that
+			"status": func(ts *testscript.TestScript, neg bool, args []string) {
+				if neg || len(args) < 2 {
+					ts.Fatalf("usage: status WANT COMMAND...")
+				}
+				got := "0"
+				if err := ts.Exec(args[1], args[2:]...); err != nil {
+					got = strings.TrimPrefix(err.Error(), "exit status ")
+				}
+				if got != args[0] {
+					ts.Fatalf("exit status %s, want %s", got, args[0])
+				}
+			},
+		},
+	})
+}
+
+func startDaemon(socket string, b api.Backend) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	l, err := api.ListenUnix(ctx, socket)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	done := make(chan error, 1)
+	go func() { done <- api.Serve(ctx, l, api.Operator(b), slog.New(slog.DiscardHandler)) }()
+	return func() { cancel(); <-done }, nil
+}
+
+// canned is a daemon whose answers are fixed by its kind.
+type canned struct{ kind string }
+
+func (c canned) Status(context.Context) (api.Status, error) {
+	s := healthy()
+	if c.kind == "noquorum" {
+		s = noQuorum()
+	}
+	return s, nil
+}
+
+func (c canned) FenceStatus(_ context.Context, node string) (api.FenceStatus, error) {
+	if node != "gamma" {
+		return api.FenceStatus{}, fmt.Errorf("no node %q: %w", node, api.ErrNotFound)
+	}
+	s := api.FenceStatus{Node: node, ReadBy: "alpha", Power: "on", Plugs: []api.PlugStatus{
+		{Level: 1, Device: "gamma-bmc", Agent: "redfish", State: "on", Detail: "On", TookMS: 12},
+	}}
+	if c.kind == "mute" {
+		s.Power = "unknown"
+		s.Plugs = append(s.Plugs, api.PlugStatus{Level: 2, Device: "pdu-a", Agent: "snmp", Plug: "3", State: "unknown", Error: "no answer\x1b[2J", TookMS: 20000})
+	}
+	return s, nil
+}
+
+func (c canned) Fence(_ context.Context, req api.FenceRequest, observe func(api.FenceEvent)) (api.FenceResult, error) {
+	switch c.kind {
+	case "noquorum":
+		return api.FenceResult{}, &api.Error{Code: api.ErrNoQuorum, Message: "no quorum: 1 of 3 voters is reached", Hint: "bring another voter back"}
+	case "unsafe":
+		return api.FenceResult{}, fmt.Errorf("fence %s: %w", req.Node, api.ErrUnsafe)
+	case "slow":
+		return api.FenceResult{}, fmt.Errorf("operation 7 goes on: %w", api.ErrUnknownOutcome)
+	case "broken":
+		observe(api.FenceEvent{Op: 7, Phase: api.PhaseOff, Text: "off ordered", Device: "gamma-bmc", Error: "401 Unauthorized"})
+		return api.FenceResult{}, fmt.Errorf("fence %s: every level failed: %w", req.Node, api.ErrFailed)
+	}
+	if req.By != "anna" {
+		return api.FenceResult{}, errors.New("by " + req.By)
+	}
+	observe(api.FenceEvent{Op: 7, Phase: api.PhaseOff, Text: "off ordered at gamma-bmc"})
+	r := api.FenceResult{Op: 7, Node: req.Node, Boot: "b3", Action: req.Action, Phase: api.PhaseDone, TookMS: 212}
+	if req.Action != api.ActionOn {
+		r.Proof = "level 1: gamma-bmc read off twice"
+	}
+	if c.kind == "half" {
+		r.Phase, r.Note = api.PhaseProven, "power-on refused"
+	}
+	return r, nil
+}
+
+// ask runs one command line in this process, as an operator at a terminal who types answer.
+func ask(t *testing.T, kind, answer string, args ...string) (status int, out, talk string) {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "hamgr.sock")
+	stop, err := startDaemon(socket, canned{kind})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	t.Setenv("SUDO_USER", "anna")
+	var stdout, stderr bytes.Buffer
+	c := &cli{in: strings.NewReader(answer), out: &stdout, err: &stderr, interactive: true}
+	status = c.run(t.Context(), append([]string{"--socket", socket}, args...))
+	return status, stdout.String(), stderr.String()
+}
+
+// Power is cut only after a clear yes.
+func TestFenceAsks(t *testing.T) {
+	for answer, want := range map[string]int{"y\n": exitDone, " YES \n": exitDone, "n\n": exitFailed, "\n": exitFailed, "": exitFailed, "yep\n": exitFailed, "gamma\n": exitFailed} {
+		status, out, talk := ask(t, "healthy", answer, "fence", "off", "gamma")
+		if status != want {
+			t.Errorf("answer %q: status %d, want %d", answer, status, want)
+		}
+		if cut := strings.Contains(out, "is off"); cut != (want == exitDone) {
+			t.Errorf("answer %q: fenced %v", answer, cut)
+		}
+		if !strings.Contains(talk, "gamma is alive, and holds db; cut its power? [y/N] ") {
+			t.Errorf("asked: %q", talk)
+		}
+	}
+}
+
+func TestFenceAsksOnlyWhereItMatters(t *testing.T) {
+	for _, args := range [][]string{{"fence", "on", "gamma"}, {"fence", "reboot", "--yes", "gamma"}} {
+		if status, _, talk := ask(t, "healthy", "", args...); status != exitDone || strings.Contains(talk, "[y/N]") {
+			t.Errorf("%v: status %d, %q", args, status, talk)
+		}
+	}
+	// Without quorum the operator is told so before the question.
+	if _, _, talk := ask(t, "noquorum", "n\n", "fence", "off", "gamma"); !strings.Contains(talk, "may be old") {
+		t.Errorf("asked: %q", talk)
+	}
+	if status, _, talk := ask(t, "healthy", "y\n", "fence", "off", "delta"); status != exitNotFound || strings.Contains(talk, "[y/N]") {
+		t.Errorf("an unknown node: status %d, %q", status, talk)
+	}
+}
+
+func TestExitStatusOfEveryCode(t *testing.T) {
+	for code, want := range map[api.Code]int{
+		api.ErrNoCoordinator: 4, api.ErrNoQuorum: 4, api.ErrUnsafe: 5, api.ErrNotFound: 6, api.ErrTimeout: 7, api.ErrUnknownOutcome: 7,
+		api.ErrInvalid: 2, api.ErrFailed: 1, api.ErrInternal: 1, api.ErrUnreachable: 3, "from_a_newer_daemon": 1,
+	} {
+		c := &cli{out: new(bytes.Buffer), err: new(bytes.Buffer)}
+		if got := c.end(fmt.Errorf("try: %w", &api.Error{Code: code, Message: "m"})); got != want {
+			t.Errorf("%s: status %d, want %d", code, got, want)
+		}
+	}
+}
+
+// An answer that never comes must not hold the terminal beyond a signal.
+func TestQuestionObeysItsContext(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	defer out.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	c := &cli{in: in}
+	if yes, err := c.answer(ctx); yes || err == nil {
+		t.Errorf("answer = %v, %v", yes, err)
+	}
+}

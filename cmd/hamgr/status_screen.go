@@ -1,0 +1,225 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/api"
+)
+
+// shownOperations bounds the fencing operations on the screen; --json has all of them.
+const shownOperations = 5
+
+// writeStatus prints the screen of `hamgr status`, problems first. Times of day are shown
+// in zone.
+func writeStatus(w io.Writer, s api.Status, zone *time.Location) {
+	writeHead(w, s)
+	if len(s.Problems) > 0 || s.Formed && s.Quorate {
+		writeProblems(w, s.Problems)
+	}
+	writeNodes(w, s, zone)
+	writeGroups(w, s.Groups, zone)
+	writeOperations(w, s.Operations, zone)
+	writeFailures(w, s.Failures, zone)
+	writeDropped(w, s.Dropped)
+}
+
+func writeHead(w io.Writer, s api.Status) {
+	head := "cluster " + s.Cluster + ": "
+	switch {
+	case !s.Formed:
+		head += "not formed yet"
+	case !s.Quorate:
+		head += "NO QUORUM"
+	case s.Coordinator == "":
+		head += "quorum, no coordinator"
+	default:
+		head += fmt.Sprintf("quorum, coordinator %s, tolerates %s", s.Coordinator, moreFailures(s.Tolerates))
+	}
+	fmt.Fprintln(w, printable(head))
+	for _, line := range []string{s.Waiting, s.Note} {
+		if line != "" {
+			fmt.Fprintln(w, printable(line))
+		}
+	}
+	fmt.Fprintf(w, "as seen by %s, hamgr %s\n", printable(s.Node), printable(s.Version))
+}
+
+func moreFailures(n int) string {
+	if n <= 0 {
+		return "no failure"
+	}
+	return plural(n, "failure")
+}
+
+func writeProblems(w io.Writer, problems []api.Problem) {
+	fmt.Fprintln(w)
+	if len(problems) == 0 {
+		fmt.Fprintln(w, "no problems")
+		return
+	}
+	for _, p := range problems {
+		fmt.Fprintf(w, "%-8s %s\n", strings.ToUpper(printable(p.Severity)), printable(p.Text))
+		if p.Cure != "" {
+			fmt.Fprintf(w, "%-8s cure: %s\n", "", printable(p.Cure))
+		}
+	}
+}
+
+func writeNodes(w io.Writer, s api.Status, zone *time.Location) {
+	if len(s.Nodes) == 0 {
+		return
+	}
+	t := table{{"NODE", "ROLE", "STATE", "CONTACT", "LINKS", "FENCED BY", "LAST PROVEN", "NOTE"}}
+	for _, n := range s.Nodes {
+		t.row(n.Name, n.Role, n.State, contact(n, s.Node), links(n.Links), levels(n.Fencing.Levels), at(n.Fencing.LastProven, zone), nodeNote(n))
+	}
+	fmt.Fprintln(w)
+	t.write(w, "")
+}
+
+func contact(n api.NodeStatus, self string) string {
+	switch {
+	case n.Name == self:
+		return "here"
+	case n.ContactAgeMS == nil:
+		return "never"
+	default:
+		return shortMS(*n.ContactAgeMS) + " ago"
+	}
+}
+
+func links(list []api.LinkStatus) string {
+	if len(list) == 0 {
+		return "-"
+	}
+	well := 0
+	for _, l := range list {
+		if l.Error == "" && l.UDPAgeMS != nil && l.TCPAgeMS != nil {
+			well++
+		}
+	}
+	return fmt.Sprintf("%d/%d", well, len(list))
+}
+
+// levels are shown in their order, the devices of one level joined by "+".
+func levels(list [][]string) string {
+	var words []string
+	for _, level := range list {
+		words = append(words, strings.Join(level, "+"))
+	}
+	if len(words) == 0 {
+		return "-"
+	}
+	return strings.Join(words, ", then ")
+}
+
+func nodeNote(n api.NodeStatus) string {
+	var notes []string
+	if n.Coordinator {
+		notes = append(notes, "coordinator")
+	}
+	if n.Unclean {
+		notes = append(notes, strings.TrimSuffix("UNCLEAN: "+n.UncleanReason, ": "))
+	}
+	if n.FenceOp != 0 {
+		notes = append(notes, fmt.Sprintf("being fenced (operation %d)", n.FenceOp))
+	}
+	return strings.Join(notes, "; ")
+}
+
+func writeGroups(w io.Writer, groups []api.GroupStatus, zone *time.Location) {
+	fmt.Fprintln(w)
+	if len(groups) == 0 {
+		fmt.Fprintln(w, "no groups")
+		return
+	}
+	t := table{{"GROUP", "STATE", "NODE", "TOKEN", "SINCE", "NOTE"}}
+	for _, g := range groups {
+		t.row(g.Name, g.State, g.Node, number(g.Token), at(g.Since, zone), g.Detail)
+		// Where all is well the resources would only fill the screen.
+		if g.State == api.GroupRunning && !slices.ContainsFunc(g.Resources, notActive) {
+			continue
+		}
+		for _, r := range g.Resources {
+			t.row("  "+r.Name, r.State, "", "", "", r.Detail)
+		}
+	}
+	t.write(w, "")
+}
+
+func notActive(r api.ResourceStatus) bool { return r.State != "active" }
+
+func writeOperations(w io.Writer, ops []api.Operation, zone *time.Location) {
+	if len(ops) == 0 {
+		return
+	}
+	t := table{{"FENCING", "NODE", "ACTION", "PHASE", "STARTED", "TOOK", "BY", "NOTE"}}
+	for _, o := range ops[:min(len(ops), shownOperations)] {
+		var notes []string
+		for _, n := range []string{o.Reason, o.Proof, o.Error} {
+			if n != "" {
+				notes = append(notes, n)
+			}
+		}
+		by := o.By
+		if by == "" {
+			by = "cluster"
+		}
+		t.row(number(o.Op), o.Node, o.Action, o.Phase, at(o.StartedAt, zone), shortMS(o.TookMS), by, strings.Join(notes, "; "))
+	}
+	fmt.Fprintln(w)
+	t.write(w, "")
+	if more := len(ops) - shownOperations; more > 0 {
+		fmt.Fprintf(w, "and %s before; see --json\n", plural(more, "operation"))
+	}
+}
+
+func writeFailures(w io.Writer, failures []api.Failure, zone *time.Location) {
+	if len(failures) == 0 {
+		return
+	}
+	t := table{{"FAILED", "NODE", "TIMES", "LAST", "REASON"}}
+	for _, f := range failures {
+		what := f.Group
+		if f.Resource != "" {
+			what += "/" + f.Resource
+		}
+		t.row(what, f.Node, strconv.Itoa(f.Count), at(f.At, zone), f.Reason)
+	}
+	fmt.Fprintln(w)
+	t.write(w, "")
+}
+
+func writeDropped(w io.Writer, dropped map[string]uint64) {
+	var words []string
+	for reason, n := range dropped {
+		if n > 0 {
+			words = append(words, fmt.Sprintf("%s %d", reason, n))
+		}
+	}
+	if len(words) == 0 {
+		return
+	}
+	slices.Sort(words)
+	fmt.Fprintf(w, "\npackets and connections dropped: %s\n", printable(strings.Join(words, ", ")))
+}
+
+// number leaves out what was never given.
+func number(n uint64) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func at(t time.Time, zone *time.Location) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.In(zone).Format(time.DateTime)
+}

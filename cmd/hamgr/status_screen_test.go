@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/api"
+)
+
+var noon = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+func ms(n int64) *int64 { return &n }
+
+func up(address string, age int64) api.LinkStatus {
+	return api.LinkStatus{Address: address, UDPAgeMS: ms(age), TCPAgeMS: ms(age)}
+}
+
+func healthy() api.Status {
+	fenced := func(device string) api.FencingStatus {
+		return api.FencingStatus{Levels: [][]string{{device}, {"pdu-a", "pdu-b"}}, LastProven: noon.AddDate(0, 0, -3)}
+	}
+	return api.Status{
+		Schema: 1, Cluster: "web", Node: "alpha", Version: "v0.1.0", Quorate: true, Coordinator: "beta", Formed: true, Tolerates: 1,
+		Nodes: []api.NodeStatus{
+			{Name: "alpha", Role: "member", State: api.NodeAlive, Boot: "b1", ContactAgeMS: ms(0), Applied: 40, Fencing: fenced("alpha-bmc")},
+			{Name: "beta", Role: "member", State: api.NodeAlive, Boot: "b2", Coordinator: true, ContactAgeMS: ms(11), Applied: 40, Fencing: fenced("beta-bmc"),
+				Links: []api.LinkStatus{up("10.0.0.12:7846", 11), up("10.1.0.12:7846", 30)}},
+			{Name: "gamma", Role: "member", State: api.NodeAlive, Boot: "b3", ContactAgeMS: ms(25), Applied: 40, Fencing: fenced("gamma-bmc"),
+				Links: []api.LinkStatus{up("10.0.0.13:7846", 25), up("10.1.0.13:7846", 25)}},
+		},
+		Groups: []api.GroupStatus{
+			{Name: "db", State: api.GroupRunning, Node: "gamma", Token: 17, Since: noon.Add(-time.Hour),
+				Resources: []api.ResourceStatus{{Name: "data", Kind: "filesystem", State: "active"}, {Name: "server", Kind: "command", State: "active"}}},
+			{Name: "wiki", State: api.GroupStopped},
+		},
+	}
+}
+
+// failover is a cluster in the middle of its work, with everything that a screen can show.
+func midFailover() api.Status {
+	s := healthy()
+	s.Tolerates = 0
+	gamma := &s.Nodes[2]
+	gamma.State, gamma.ContactAgeMS = api.NodeDead, ms(14_200)
+	gamma.Unclean, gamma.UncleanReason, gamma.FenceOp = true, "silent for 3.1s while it held db", 52
+	gamma.Links = []api.LinkStatus{
+		{Address: "10.0.0.13:7846", UDPAgeMS: ms(14_200), TCPAgeMS: ms(14_500), Error: "i/o timeout"},
+		{Address: "10.1.0.13:7846", Error: "no route to host"},
+	}
+	s.Nodes = append(s.Nodes, api.NodeStatus{Name: "quorum1", Role: "witness", State: api.NodeUnknown,
+		Links: []api.LinkStatus{{Address: "10.0.0.9:7846"}}})
+	s.Groups = []api.GroupStatus{
+		{Name: "db", State: api.GroupBlocked, Node: "gamma", Token: 17, Since: noon.Add(-time.Hour), Detail: "until gamma is proven off",
+			Resources: []api.ResourceStatus{{Name: "data", State: "unknown"}, {Name: "server", State: "unknown", Detail: "gamma is silent"}}},
+		{Name: "wiki", State: api.GroupRunning, Node: "beta", Token: 18, Since: noon,
+			Resources: []api.ResourceStatus{{Name: "fs", State: "active"}, {Name: "httpd", State: "failed", Detail: "exit status 1\x1b[2J\nfaked line"}}},
+	}
+	s.Operations = []api.Operation{
+		{Op: 52, Node: "gamma", Boot: "b3", Action: "reboot", Phase: api.PhaseFailed, Executor: "beta", Reason: "silent for 3.1s", Error: "gamma-bmc: 401 Unauthorized", StartedAt: noon, TookMS: 61_000},
+		{Op: 40, Node: "alpha", Action: "off", Phase: api.PhaseDone, By: "anna", Proof: "alpha-bmc read off twice", StartedAt: noon.Add(-2 * time.Hour), TookMS: 212},
+	}
+	for op := uint64(39); op > 34; op-- {
+		s.Operations = append(s.Operations, api.Operation{Op: op, Node: "beta", Action: "off", Phase: api.PhaseCalledOff, StartedAt: noon.Add(-3 * time.Hour)})
+	}
+	s.Failures = []api.Failure{{Group: "wiki", Resource: "httpd", Node: "beta", Reason: "exit status 1", Count: 2, At: noon}}
+	s.Problems = []api.Problem{
+		{Severity: api.SeverityAlarm, Text: "gamma cannot be fenced: every level failed, 3 attempts; db stays down", Cure: "hamgr fence status gamma, then mend gamma-bmc"},
+		{Severity: api.SeverityWarning, Text: "no further failure is tolerated"},
+	}
+	s.Dropped = map[string]uint64{"bad seal": 3, "replay": 1, "stale": 0}
+	return s
+}
+
+func noQuorum() api.Status {
+	s := healthy()
+	s.Quorate, s.Coordinator, s.Tolerates = false, "", 0
+	s.Note = "no quorum: what is shown may be old"
+	s.Problems = []api.Problem{{Severity: api.SeverityAlarm, Text: "no quorum: only alpha of 3 voters is reached", Cure: "bring beta or gamma back, or mend the network between them"}}
+	return s
+}
+
+func forming() api.Status {
+	return api.Status{Cluster: "web", Node: "alpha", Version: "v0.1.0", Waiting: "waiting for one more of beta, gamma to form the cluster",
+		Nodes: []api.NodeStatus{{Name: "alpha", Role: "member", State: api.NodeAlive}}}
+}
+
+func TestStatusScreen(t *testing.T) {
+	for name, s := range map[string]api.Status{"healthy": healthy(), "failover": midFailover(), "noquorum": noQuorum(), "forming": forming(), "empty": {}} {
+		t.Run(name, func(t *testing.T) {
+			var got bytes.Buffer
+			writeStatus(&got, s, time.UTC)
+			golden(t, filepath.Join("testdata", "status", name+".txt"), got.Bytes())
+			if i := strings.IndexFunc(got.String(), func(r rune) bool { return r < ' ' && r != '\n' }); i >= 0 {
+				t.Errorf("control character at byte %d", i)
+			}
+		})
+	}
+}
+
+// golden compares with a file; -update rewrites it. Commit what it rewrote only if you
+// understand the difference.
+func golden(t *testing.T, path string, got []byte) {
+	t.Helper()
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s differs; got:\n%s", path, got)
+	}
+}
+
+func TestShortMS(t *testing.T) {
+	for in, want := range map[int64]string{0: "0ms", 999: "999ms", 1000: "1s", 14_200: "14.2s", 59_999: "60s", 61_000: "1m01s", 3_600_000: "1h00m", 47 * 3_600_000: "47h00m", 72 * 3_600_000: "3d"} {
+		if got := shortMS(in); got != want {
+			t.Errorf("%d ms: %q, want %q", in, got, want)
+		}
+	}
+}
