@@ -338,13 +338,15 @@ func TestIntentIsRecordedBeforeTheFork(t *testing.T) {
 func TestLateLaunchIsUndone(t *testing.T) {
 	dir := t.TempDir()
 	c := tracked(t, dir, 4, "sleep", "60")
-	var child *os.Process
+	var child process.Process
 	entered, leave := make(chan struct{}), make(chan struct{})
 	c.spawn = func(name string, argv []string, attr *os.ProcAttr) (p *os.Process, err error) {
 		close(entered)
 		<-leave
 		p, err = os.StartProcess(name, argv, attr)
-		child = p
+		if err == nil {
+			child, err = process.Look(p.Pid)
+		}
 		return p, err
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -356,11 +358,18 @@ func TestLateLaunchIsUndone(t *testing.T) {
 		t.Errorf("stop while the launch hangs: %v", err)
 	}
 	close(leave)
-	mustStop(t, c)
-	if child == nil {
+	unlock, err := lock(deadline(t, 10*time.Second), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlock()
+	if child.PID == 0 {
 		t.Fatal("nothing was launched")
 	}
-	wantState(t, c, resources.Inactive)
+	if err := child.Wait(deadline(t, 10*time.Second)); err != nil {
+		t.Errorf("what was launched too late: %v", err)
+	}
+	mustStop(t, c)
 }
 
 // A child between fork and exec bears no mark, but holds the lock.
