@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// MachineVariable is the environment variable that marks the processes of a machine,
-// so that those which left its session are found as well.
-const MachineVariable = "HAMGR_DEMO_MACHINE"
+// MachineVariable is the environment variable that marks the processes of a machine by its
+// boot ID, so that those which left its session are found as well. hamgr itself gives
+// it to what it starts, whose environment is otherwise not the daemon's.
+const MachineVariable = "HAMGR_BOOT"
 
 // ProcessPower is a Power whose machine is a tree of real processes: a command, started
 // as the leader of a new session, and everything that descends from it. It needs no
@@ -90,7 +91,7 @@ func (p *ProcessPower) On(ctx context.Context) error {
 		return nil
 	}
 	boot := newBoot()
-	r := &run{cmd: p.command(boot), marker: MachineVariable + "=" + rand.Text()}
+	r := &run{cmd: p.command(boot), marker: MachineVariable + "=" + boot}
 	if r.cmd.Env == nil {
 		r.cmd.Env = os.Environ()
 	}
