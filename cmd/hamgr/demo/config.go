@@ -90,7 +90,7 @@ func (l layout) ledger() string            { return l.file("ledger") }
 func (l layout) refused() string           { return l.file("refused") }
 func (l layout) guard() string             { return l.file("guard") }
 func (l layout) bmcPassword() string       { return l.file("bmc-password") }
-func (l layout) bmcCA() string             { return l.file("bmc-ca.pem") }
+func (l layout) bmcCA(node string) string  { return l.file(node + "-bmc-ca.pem") }
 func (l layout) data(node string) string   { return l.file(node) }
 func (l layout) socket(node string) string { return l.file(node + ".sock") }
 func (l layout) log(node string) string    { return l.file(node + ".log") }
@@ -112,7 +112,7 @@ func (l layout) toml(exe string, detection time.Duration, prefer []string, bmcs 
 	}
 	for _, bmc := range bmcs {
 		fmt.Fprintf(&b, "\n[[fence_device]]\nname = %q\nagent = \"redfish\"\naddress = %q\nusername = %q\npassword_file = %q\nca_file = %q\nsystem = %q\n",
-			bmc.node+"-bmc", bmc.url, bmc.username, l.bmcPassword(), l.bmcCA(), bmc.system)
+			bmc.node+"-bmc", bmc.url, bmc.username, l.bmcPassword(), l.bmcCA(bmc.node), bmc.system)
 	}
 	fmt.Fprintf(&b, "\n[[group]]\nname = %q\nprefer = %s\n", groupName, tomlList(prefer))
 	fmt.Fprintf(&b, "\n[[group.resource]]\nname = \"writer\"\nkind = \"command\"\nrun = %s\nlog_file = %q\n",
