@@ -150,6 +150,7 @@ func (r *reader) checkPrefer(t *table, prefer []string, d *draft) {
 		line := t.at("prefer", i)
 		n, ok := d.Node(name)
 		switch {
+		case !ok && d.mayExist(name):
 		case !ok:
 			r.problemAt(t, line, "prefer", fmt.Sprintf("there is no node %q", name), meant(name, d.Members(), "members"))
 		case n.Role == Witness:
@@ -159,6 +160,21 @@ func (r *reader) checkPrefer(t *table, prefer []string, d *draft) {
 		}
 		seen[name] = true
 	}
+}
+
+// mayExist reports whether a node that is not there could be one whose table has a
+// problem of its own.
+func (d *draft) mayExist(node string) bool {
+	if d.top.settled["node"] {
+		return true
+	}
+	for i, t := range d.nodes {
+		name := d.Nodes[i].Name
+		if t.settled["name"] && (name == "" || validName(name) == name || validName(name) == node) {
+			return true
+		}
+	}
+	return false
 }
 
 // require reports a key that must be there and is not, or is empty.

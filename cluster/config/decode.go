@@ -83,10 +83,7 @@ func (r *reader) unknown(t *table, key string, known []string) {
 
 // set converts a value to its field's type.
 func (r *reader) set(t *table, f field, v *value) {
-	mismatch := func(v *value, wanted, cure string) {
-		t.settled[f.key] = true
-		r.problemAt(t, v.line, f.key, fmt.Sprintf("is %s, but %s is wanted", v.found(), wanted), cure)
-	}
+	mismatch := r.mismatch(t, f, "")
 	switch f.val.Interface().(type) {
 	case time.Duration:
 		r.setDuration(t, f, v)
@@ -102,7 +99,7 @@ func (r *reader) set(t *table, f field, v *value) {
 		}
 		return
 	case map[string]string:
-		r.setMap(f, v, mismatch, func(v *value) (any, bool) {
+		r.setMap(t, f, v, func(v *value, mismatch mismatchFunc) (any, bool) {
 			s, ok := v.data.(string)
 			if !ok {
 				mismatch(v, "a string", "put it in quotes")
@@ -111,7 +108,7 @@ func (r *reader) set(t *table, f field, v *value) {
 		})
 		return
 	case map[string][]string:
-		r.setMap(f, v, mismatch, func(v *value) (any, bool) { return stringList(v, mismatch) })
+		r.setMap(t, f, v, func(v *value, mismatch mismatchFunc) (any, bool) { return stringList(v, mismatch) })
 		return
 	}
 	switch f.val.Kind() {
@@ -208,20 +205,32 @@ func (r *reader) setDuration(t *table, f field, v *value) {
 // mismatchFunc reports a value of the wrong type.
 type mismatchFunc func(v *value, wanted, cure string)
 
-func (r *reader) setMap(f field, v *value, mismatch mismatchFunc, element func(*value) (any, bool)) {
+// mismatch makes the function that reports a field, or a key below it.
+func (r *reader) mismatch(t *table, f field, below string) mismatchFunc {
+	key := f.key
+	if below != "" {
+		key += "." + below
+	}
+	return func(v *value, wanted, cure string) {
+		t.settled[f.key] = true
+		r.problemAt(t, v.line, key, fmt.Sprintf("is %s, but %s is wanted", v.found(), wanted), cure)
+	}
+}
+
+func (r *reader) setMap(t *table, f field, v *value, element func(*value, mismatchFunc) (any, bool)) {
 	keys, ok := v.data.(map[string]*value)
 	if !ok {
 		cure := `write { name = "value" }`
 		if f.val.Type().Elem().Kind() == reflect.Slice {
 			cure = `write { name = ["value"] }`
 		}
-		mismatch(v, "a "+f.words(), cure)
+		r.mismatch(t, f, "")(v, "a "+f.words(), cure)
 		return
 	}
 	m := reflect.MakeMapWithSize(f.val.Type(), len(keys))
 	whole := true
 	for k, v := range keys {
-		e, ok := element(v)
+		e, ok := element(v, r.mismatch(t, f, k))
 		if whole = whole && ok; ok {
 			m.SetMapIndex(reflect.ValueOf(k), reflect.ValueOf(e))
 		}
@@ -262,8 +271,8 @@ func levelList(v *value, mismatch mismatchFunc) ([][]string, bool) {
 	}
 	levels := make([][]string, 0, len(items))
 	for _, item := range items {
-		if s, ok := item.data.(string); ok {
-			mismatch(item, "a level, which is a list of device names,", fmt.Sprintf("write [[%q]]", s))
+		if _, ok := item.data.([]*value); !ok {
+			mismatch(item, "a level, which is a list of device names,", cureLevels(items))
 			return nil, false
 		}
 		level, ok := stringList(item, mismatch)
@@ -284,6 +293,24 @@ func cureString(v *value) string {
 		return fmt.Sprintf("put it in quotes: %q", fmt.Sprint(d))
 	default:
 		return "write one string in quotes"
+	}
+}
+
+// cureLevels is for names that stand where levels should.
+func cureLevels(items []*value) string {
+	var names, levels []string
+	for _, item := range items {
+		if s, ok := item.data.(string); ok {
+			names, levels = append(names, s), append(levels, quoteList([]string{s}))
+		}
+	}
+	switch {
+	case len(names) != len(items):
+		return `put the names in double brackets: [["device"]]`
+	case len(names) == 1:
+		return "write [" + levels[0] + "]"
+	default:
+		return fmt.Sprintf("write [%s] if all must succeed, [%s] if one is enough", quoteList(names), strings.Join(levels, ", "))
 	}
 }
 

@@ -33,11 +33,13 @@ func (r *reader) checkPlugs(t *table, dev Device, d *draft) {
 		line := t.at("plugs", name)
 		node, ok := d.Node(name)
 		switch {
+		case !ok && d.mayExist(name):
 		case !ok:
 			r.problemAt(t, line, "plugs", fmt.Sprintf("there is no node %q", name), meant(name, d.NodeNames(), "nodes"))
 		case len(dev.Plugs[name]) == 0:
 			r.problemAt(t, line, "plugs", fmt.Sprintf("the list of %q is empty", name), "write the plugs that feed the node, or remove it")
-		case !uses(node, dev.Name) && !fencingUnsure(d):
+		case ok && len(node.Fencing) == 0 && node.Role == Member: // reported with the node
+		case ok && !uses(node, dev.Name) && !fencingUnsure(d):
 			r.problemAt(t, line, "plugs", fmt.Sprintf("has plugs of %q, whose fencing does not name the device", name),
 				fmt.Sprintf("add %q to a level of the node's fencing, or remove the plugs", dev.Name))
 		}
@@ -77,7 +79,7 @@ func (r *reader) checkFencing(d *draft) {
 			continue
 		}
 		if len(n.Fencing) == 0 {
-			if n.Role == Member {
+			if n.Role == Member && !t.settled["role"] {
 				r.problemAt(t, t.line, "fencing", "the node has no fencing method: if it fails, nothing can be taken over",
 					"add fencing = [[\"DEVICE\"]] and a [[fence_device]] of that name")
 			}

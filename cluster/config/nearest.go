@@ -12,8 +12,7 @@ func nearest(word string, known []string) string {
 	folded := fold(word)
 	for _, k := range known {
 		d := distance(folded, fold(k))
-		// "user" for "username": one is a whole part of the other.
-		if d >= bestDistance && len(word) >= 3 && len(k) >= 3 && (strings.HasPrefix(k, folded) || strings.HasPrefix(folded, k)) {
+		if d >= bestDistance && sameStem(folded, fold(k)) {
 			d = bestDistance - 1
 		}
 		if d < bestDistance {
@@ -21,6 +20,16 @@ func nearest(word string, known []string) string {
 		}
 	}
 	return best
+}
+
+// sameStem sees "user" in "username" and "fence" in "fencing".
+func sameStem(a, b string) bool {
+	n := 0
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	shorter := min(len(a), len(b))
+	return n >= 3 && (n == shorter || n >= 4 && n >= shorter*3/4)
 }
 
 // fold ignores case and the difference between - and _.
@@ -60,9 +69,10 @@ func meant(word string, known []string, what string) string {
 	if n := nearest(word, known); n != "" {
 		return fmt.Sprintf("did you mean %q?", n)
 	}
+	known = slices.Compact(slices.Sorted(slices.Values(known)))
+	known = slices.DeleteFunc(known, func(k string) bool { return k == "" })
 	if len(known) == 0 {
 		return "there are no " + what
 	}
-	known = slices.Sorted(slices.Values(known))
 	return fmt.Sprintf("known %s: %s", what, strings.Join(known, ", "))
 }

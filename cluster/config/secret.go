@@ -113,25 +113,32 @@ func (r *reader) credential(key, name string) (value, msg, cure string) {
 		return "", "there are no systemd credentials here ($CREDENTIALS_DIRECTORY is not set)",
 			fmt.Sprintf("start hamgr by its unit, with LoadCredential=%s:PATH; elsewhere use %s_file", name, key)
 	}
-	value, msg, cure = readSecret(filepath.Join(dir, name))
-	if msg != "" && cure == "" {
-		cure = fmt.Sprintf("add LoadCredential=%s:PATH to the unit", name)
+	path := filepath.Join(dir, name)
+	if _, err := os.Lstat(path); err != nil {
+		return "", fmt.Sprintf("the credential %q cannot be read: %v", name, reason(err)), fmt.Sprintf("add LoadCredential=%s:PATH to the unit", name)
 	}
-	return value, msg, cure
+	return readSecret(path)
 }
 
 // readSecret reads a file byte for byte, but for one newline at its end, which
 // editors and echo add.
 func readSecret(path string) (value, msg, cure string) {
+	unreadable := func(err error) (string, string, string) {
+		cure = "make it readable for the user that runs hamgr"
+		if errors.Is(err, fs.ErrNotExist) {
+			cure = "write the secret into it, with mode 0600"
+		}
+		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), cure
+	}
 	f, err := os.Open(path)
 	if err != nil {
-		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), ""
+		return unreadable(err)
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), ""
+		return unreadable(err)
 	case !info.Mode().IsRegular():
 		return "", fmt.Sprintf("%q is not a file", path), "name the file that holds the secret"
 	case info.Mode().Perm()&0o007 != 0:
@@ -141,7 +148,7 @@ func readSecret(path string) (value, msg, cure string) {
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxSecret))
 	if err != nil {
-		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), ""
+		return unreadable(err)
 	}
 	value = strings.TrimSuffix(string(b), "\n")
 	if value == "" {

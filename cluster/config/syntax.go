@@ -3,18 +3,19 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
 )
 
 // maxSize bounds a file; a real one has a few KiB, and the parser is recursive.
-const maxSize = 1 << 20
+const maxSize = 256 << 10
 
 // parseTOML reads a document into a tree with lines.
 func parseTOML(path, doc string) (root *value, problem *Problem) {
 	if len(doc) > maxSize {
-		return nil, &Problem{File: path, Msg: "is larger than 1 MiB", Cure: "give the path of a hamgr.toml"}
+		return nil, &Problem{File: path, Msg: "is larger than 256 KiB", Cure: "give the path of a hamgr.toml"}
 	}
 	// The library panics on what it takes for impossible. A file must not end a daemon.
 	defer func() {
@@ -33,21 +34,29 @@ func parseTOML(path, doc string) (root *value, problem *Problem) {
 	}
 	p := &Problem{File: path, Line: max(pe.Position.Line, 1), Key: pe.LastKey}
 	p.Msg, p.Cure = plain(pe.Message)
-	if strings.HasSuffix(pe.Message, "has already been defined.") {
+	if p.Msg == writtenTwice {
 		p.Key = between(pe.Message, "Key '", "'")
 		if first := firstOf(doc, p.Key, p.Line); first > 0 {
-			p.Msg = fmt.Sprintf("is written twice, first in line %d", first)
+			p.Msg = fmt.Sprintf("%s, first in line %d", writtenTwice, first)
+		}
+		if slices.Contains(lists, p.Key) {
+			p.Cure = fmt.Sprintf("write [[%s]], with double brackets, above each one", p.Key)
 		}
 	}
 	return nil, p
 }
 
+const writtenTwice = "is written twice"
+
+// The tables of which there are several.
+var lists = []string{"node", "fence_device", "group", "group.resource"}
+
 // sentences put the library's messages into plain words. The messages themselves are
 // never shown: they quote the file, and what they quote may be a password that lost
 // its quotes.
 var sentences = []struct{ has, msg, cure string }{
-	{"has already been defined", "is written twice", "keep one of them"},
-	{"was already created", "is used both as a value and as a table", "keep one of them"},
+	{"has already been defined", writtenTwice, "keep one of them"},
+	{"was already created", writtenTwice, "keep one of them"},
 	{"is not a table", "is used both as a value and as a table", "keep one of them"},
 	{"strings cannot contain newlines", "the string does not end on its line", "close it with a quote"},
 	{`unexpected EOF; expected '"`, "a string is never closed", "close it with a quote"},

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -63,6 +64,9 @@ func asTable(v *value, label string) (*table, bool) {
 
 // key is the full name of a key of the table.
 func (t *table) key(k string) string {
+	if strings.Trim(k, nameAlphabet+"ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
+		k = strconv.Quote(k)
+	}
 	if t.label == "" || k == "" {
 		return t.label + k
 	}
