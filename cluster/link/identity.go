@@ -1,7 +1,6 @@
 package link
 
 import (
-	"bytes"
 	"crypto"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -11,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"time"
 )
 
@@ -119,7 +119,7 @@ func certified(state tls.ConnectionState) (string, error) {
 		return "", errName
 	}
 	leaf := state.PeerCertificates[0]
-	if len(leaf.DNSNames) != 1 || bytes.ContainsRune([]byte(leaf.DNSNames[0]), '*') {
+	if len(leaf.DNSNames) != 1 {
 		return "", errName
 	}
 	return leaf.DNSNames[0], nil
@@ -133,7 +133,7 @@ func (l *Link) serverConfig(unserved *bool) *tls.Config {
 	open := l.served()
 	cfg.NextProtos = open
 	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		*unserved = !overlap(hello.SupportedProtos, open)
+		*unserved = !slices.ContainsFunc(hello.SupportedProtos, func(p string) bool { return slices.Contains(open, p) })
 		return nil, nil // go on, so that the peer gets the alert that says why
 	}
 	cfg.VerifyConnection = func(state tls.ConnectionState) error {
@@ -171,15 +171,4 @@ func (l *Link) clientConfig(node string, p Protocol) *tls.Config {
 		return nil
 	}
 	return cfg
-}
-
-func overlap(a, b []string) bool {
-	for _, x := range a {
-		for _, y := range b {
-			if x == y {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -14,6 +14,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 )
 
 // keyPrefix begins the one line of a key file; the number tells later formats apart.
@@ -30,14 +31,17 @@ var (
 	ErrKeyExposed = errors.New("key file is open to others")
 )
 
-// Key is the cluster key, the only secret between nodes. It does not print.
+// Key is the cluster key, the only secret between nodes. It prints as a placeholder
+// in every way, so that it does not get into logs and error texts.
 type Key [32]byte
 
-// String keeps the key out of logs and error texts.
-func (Key) String() string { return "(cluster key)" }
+const hiddenKey = "(cluster key)"
 
-// GoString keeps the key out of %#v.
-func (k Key) GoString() string { return k.String() }
+// Format keeps the key out of every verb of package fmt.
+func (Key) Format(f fmt.State, _ rune) { io.WriteString(f, hiddenKey) }
+
+// MarshalText keeps the key out of JSON and structured logs.
+func (Key) MarshalText() ([]byte, error) { return []byte(hiddenKey), nil }
 
 // GenerateKey makes a new random key.
 func GenerateKey() (Key, error) {
@@ -51,7 +55,8 @@ func GenerateKey() (Key, error) {
 // ReadKeyFile reads the key from path. It refuses a file that others than its owner
 // can open, and every content but the one line that WriteKeyFile wrote.
 func ReadKeyFile(path string) (Key, error) {
-	f, err := os.Open(path)
+	// Not to wait for a writer, should it be a pipe.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return Key{}, fmt.Errorf("read cluster key: %w", err)
 	}
@@ -64,9 +69,13 @@ func ReadKeyFile(path string) (Key, error) {
 	if !info.Mode().IsRegular() {
 		return Key{}, fmt.Errorf("read cluster key: %s: %w: it is no regular file", path, ErrKeyFormat)
 	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return Key{}, fmt.Errorf("read cluster key: %s: %w: its mode is %04o; cure: chmod 600 %s, and make a new key if it may have been read",
-			path, ErrKeyExposed, mode, path)
+	owner := os.Geteuid()
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		owner = int(st.Uid)
+	}
+	if why, cure := exposed(info.Mode().Perm(), owner, os.Geteuid()); why != "" {
+		return Key{}, fmt.Errorf("read cluster key: %s: %w: %s; cure: %s %s, and make a new key if it may have been read",
+			path, ErrKeyExposed, why, cure, path)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxKeyFile))
 	if err != nil {
@@ -77,6 +86,18 @@ func ReadKeyFile(path string) (Key, error) {
 		return Key{}, fmt.Errorf("read cluster key: %s: %w; cure: copy the file unchanged from another node", path, err)
 	}
 	return k, nil
+}
+
+// exposed tells why others than root and this process's user can open a file, and the
+// command that mends it; both are empty if nobody else can.
+func exposed(mode fs.FileMode, owner, self int) (why, cure string) {
+	switch {
+	case mode&0o077 != 0:
+		return fmt.Sprintf("its mode is %04o", mode), "chmod 600"
+	case owner != 0 && owner != self:
+		return fmt.Sprintf("it belongs to user %d", owner), fmt.Sprintf("chown %d", self)
+	}
+	return "", ""
 }
 
 // WriteKeyFile writes a new key file that only its owner can read. It never

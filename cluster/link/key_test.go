@@ -1,0 +1,178 @@
+package link
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestKeyFileRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cluster.key")
+	want, err := GenerateKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteKeyFile(path, want); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
+	}
+	got, err := ReadKeyFile(path)
+	if err != nil || got != want {
+		t.Errorf("another key came back: %v", err)
+	}
+	left, _ := os.ReadDir(filepath.Dir(path))
+	if len(left) != 1 {
+		t.Errorf("files were left behind: %v", left)
+	}
+}
+
+func TestKeyFileIsNeverOverwritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "cluster.key")
+	if err := WriteKeyFile(path, testKey(1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteKeyFile(path, testKey(2)); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("overwriting: %v", err)
+	}
+	if got, err := ReadKeyFile(path); err != nil || got != testKey(1) {
+		t.Errorf("the first key is gone: %v", err)
+	}
+	if err := WriteKeyFile(path+"2", Key{}); err == nil {
+		t.Error("an empty key was written")
+	}
+}
+
+func TestReadKeyFileRefuses(t *testing.T) {
+	secret := testKey(1)
+	text := base64.StdEncoding.EncodeToString(secret[:])
+	line := keyPrefix + text + "\n"
+	for name, c := range map[string]struct {
+		content string
+		mode    fs.FileMode
+		want    error
+		says    string
+	}{
+		"group can read":  {line, 0o640, ErrKeyExposed, "chmod 600"},
+		"all can read":    {line, 0o604, ErrKeyExposed, "chmod 600"},
+		"all can write":   {line, 0o602, ErrKeyExposed, "chmod 600"},
+		"empty":           {"", 0o600, ErrKeyFormat, "begin"},
+		"no prefix":       {text + "\n", 0o600, ErrKeyFormat, "begin"},
+		"later version":   {"hamgr-key-2 " + text + "\n", 0o600, ErrKeyFormat, "begin"},
+		"too short":       {keyPrefix + text[:40] + "\n", 0o600, ErrKeyFormat, "length"},
+		"too long":        {keyPrefix + text + "AAAA\n", 0o600, ErrKeyFormat, "length"},
+		"two lines":       {line + line, 0o600, ErrKeyFormat, "length"},
+		"not base64":      {keyPrefix + strings.Repeat("?", 44) + "\n", 0o600, ErrKeyFormat, "base64"},
+		"spare bits set":  {keyPrefix + text[:42] + "J=\n", 0o600, ErrKeyFormat, "base64"},
+		"33 bytes":        {keyPrefix + text[:43] + "A\n", 0o600, ErrKeyFormat, "base64"},
+		"inner line feed": {keyPrefix + text[:20] + "\n" + text[21:] + "\n", 0o600, ErrKeyFormat, "base64"},
+		"all zero":        {keyPrefix + base64.StdEncoding.EncodeToString(make([]byte, 32)), 0o600, ErrKeyFormat, "zero"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "key")
+			if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(path, c.mode); err != nil {
+				t.Fatal(err)
+			}
+			_, err := ReadKeyFile(path)
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
+				t.Errorf("got %v; want %v with %q and the path", err, c.want, c.says)
+			}
+			if err != nil && strings.Contains(err.Error(), text[4:12]) {
+				t.Errorf("the error shows the key: %v", err)
+			}
+		})
+	}
+}
+
+func TestReadKeyFileOddFiles(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := ReadKeyFile(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing file: %v", err)
+	}
+	if _, err := ReadKeyFile(dir); !errors.Is(err, ErrKeyFormat) {
+		t.Errorf("a folder: %v", err)
+	}
+	pipe := filepath.Join(dir, "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadKeyFile(pipe); !errors.Is(err, ErrKeyFormat) { // and does not hang
+		t.Errorf("a pipe: %v", err)
+	}
+}
+
+func TestExposed(t *testing.T) {
+	for _, c := range []struct {
+		mode        fs.FileMode
+		owner, self int
+		cure        string
+	}{
+		{0o600, 0, 0, ""},
+		{0o400, 0, 0, ""},
+		{0o600, 1000, 1000, ""},
+		{0o600, 0, 1000, ""}, // root's: root can read everything anyway
+		{0o600, 1000, 0, "chown 0"},
+		{0o600, 1000, 1001, "chown 1001"},
+		{0o640, 0, 0, "chmod 600"},
+		{0o601, 0, 0, "chmod 600"},
+	} {
+		if why, cure := exposed(c.mode, c.owner, c.self); cure != c.cure || (why == "") != (cure == "") {
+			t.Errorf("mode %04o of user %d for user %d: %q, cure %q; want cure %q", c.mode, c.owner, c.self, why, cure, c.cure)
+		}
+	}
+}
+
+// TestKeyDoesNotPrint looks for the bytes of the key in every form they could take.
+func TestKeyDoesNotPrint(t *testing.T) {
+	k := testKey(0x41) // "ABC..."
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o", "%b", "%c", "%U"} {
+		fmt.Fprintf(&out, verb+" "+verb+" "+verb+"\n", k, &k, Config{Key: k})
+	}
+	if err := json.NewEncoder(&out).Encode(map[string]any{"key": k, "config": struct{ K *Key }{&k}}); err != nil {
+		t.Fatal(err)
+	}
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "key", k)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "key", k)
+	for _, form := range []string{"65 66 67", "65,66,67", "ABC", "414243", "101 102 103", "0x41", "1000001", "U+0041", "QUJD"} {
+		if bytes.Contains(out.Bytes(), []byte(form)) {
+			t.Errorf("the key shows as %q in:\n%s", form, out.String())
+		}
+	}
+}
+
+func FuzzParseKey(f *testing.F) {
+	k := testKey(1)
+	line := keyPrefix + base64.StdEncoding.EncodeToString(k[:])
+	for _, seed := range []string{"", line, line + "\n", line + "\r\n", line + "\n\n", keyPrefix, line[:30], "hamgr-key-2 " + line} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := parseKey(b)
+		if err != nil {
+			if got != (Key{}) || !errors.Is(err, ErrKeyFormat) {
+				t.Fatalf("%v came with a key or without ErrKeyFormat", err)
+			}
+			return
+		}
+		// What is accepted is exactly what WriteKeyFile writes, but for the line's end.
+		want := keyPrefix + base64.StdEncoding.EncodeToString(got[:])
+		if strings.TrimRight(string(b), "\r\n") != want {
+			t.Fatalf("%q was read as a key", b)
+		}
+	})
+}
