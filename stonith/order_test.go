@@ -91,7 +91,7 @@ func TestProofOvertakenByNewerOrder(t *testing.T) {
 			}
 		}
 		if _, err := f.Off(t.Context(), o); !errors.Is(err, stonith.ErrStale) {
-			t.Errorf("proven although powered on again: %v", err)
+			t.Fatalf("proven although powered on again: %v", err)
 		}
 		if err := <-newer; err != nil {
 			t.Error(err)
@@ -278,5 +278,49 @@ func TestOddNumbers(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// contradictory is an agent that answers off and an error in one.
+type contradictory struct{ agents.Agent }
+
+func (a contradictory) Status(ctx context.Context, plug string) (agents.Reading, error) {
+	return agents.Reading{State: agents.Off, Detail: "Off"}, errors.New("answer of another request")
+}
+
+func TestOffBesideAnErrorIsNotOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := fake.New()
+		device := bmc("alpha-bmc", d)
+		device.Open = func() (agents.Agent, error) {
+			a, err := d.Open()
+			return contradictory{a}, err
+		}
+		target := stonith.Target{Node: "alpha", Levels: [][]stonith.Device{{device}}}
+		f := stonith.New(nil)
+		if proof, err := f.Off(t.Context(), order(1, level(device))); err == nil {
+			t.Errorf("proven: %+v", proof)
+		}
+		if s := f.Status(t.Context(), target); s[0].State != agents.Unknown || s[0].Error == "" {
+			t.Errorf("status %+v", s)
+		}
+	})
+}
+
+func TestOpenWithoutHandle(t *testing.T) {
+	for name, open := range map[string]func() (agents.Agent, error){
+		"no agent":  nil,
+		"no handle": func() (agents.Agent, error) { return nil, nil },
+		"error":     func() (agents.Agent, error) { return nil, fake.ErrDevice },
+	} {
+		device := stonith.Device{Name: "alpha-bmc", Plugs: []string{""}, Timeout: time.Second, Open: open}
+		f := stonith.New(nil)
+		var failure *stonith.Failure
+		if _, err := f.Off(t.Context(), order(1, level(device))); !errors.As(err, &failure) || failure.Commanded {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := f.Wait(t.Context()); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

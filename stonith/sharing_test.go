@@ -158,6 +158,26 @@ func TestSessionsComeBack(t *testing.T) {
 	})
 }
 
+// A close that is never answered keeps the device for its own short time only.
+func TestStalledCloseFreesTheDevice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New()
+		d.Behave(fake.Behavior{Stall: []string{"close"}})
+		begun := time.Now()
+		for range 2 {
+			if _, err := f.Off(t.Context(), order(1, level(bmc("alpha-bmc", d)))); err != nil {
+				t.Error(err)
+			}
+		}
+		if took := time.Since(begun); took > 1500*time.Millisecond {
+			t.Errorf("two operations took %v", took)
+		}
+		if f.Wait(t.Context()); d.Handles() != 0 || d.Overlapped() {
+			t.Errorf("%d handles, overlapped %v", d.Handles(), d.Overlapped())
+		}
+	})
+}
+
 // The log tells the decisions by the names that operators and the demo look for.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
