@@ -1,0 +1,283 @@
+// Package consensus is the replicated log of the cluster: it commits commands on a majority
+// of the voters and applies them in the same order everywhere. Its leader is the
+// coordinator.
+//
+// It is built on hashicorp/raft and bbolt and is the only package that knows them. It adds
+// what that library leaves to its user, each of it measured to be needed:
+//
+//   - A voter is its name and a random ID kept beside its log (identity.go). A connection
+//     names the identity that it wants, so a wiped node never answers, votes or counts for
+//     the voter it was.
+//   - A cluster is formed by promises of a majority, never by one node alone (form.go).
+//   - Every call of the stores has a deadline, and the first one missed is the last
+//     (guard.go): a leader with a hung disk would otherwise lead for ever.
+//   - Only a committed entry proves leadership: the leader commits a probe several times
+//     per detection time and steps down when none came back (leadership.go).
+//   - A follower that was cut off catches up at once when the cut heals (transport.go).
+//   - Configured voters that are missing, or came back wiped, are added by the leader, one
+//     change at a time (voters.go).
+//
+// It does not know what the commands mean, does not judge who is alive, and does not use the
+// wall clock. DESIGN.md beside this file argues why two clusters cannot form.
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/hamgr/hamgr/cluster/link"
+)
+
+// Errors that callers may test for.
+var (
+	// ErrConfig is wrapped by every refusal of a Config.
+	ErrConfig = errors.New("invalid consensus configuration")
+	// ErrNotCoordinator means that this node does not lead the log. Nothing happened.
+	ErrNotCoordinator = errors.New("this node is not the coordinator")
+	// ErrUnknownOutcome means that the command may or may not be committed, now or later.
+	ErrUnknownOutcome = errors.New("the outcome of the command is unknown")
+	// ErrStopped means that the log was stopped.
+	ErrStopped = errors.New("the log is stopped")
+	// ErrDamaged means that the data folder cannot be trusted: it is not what this node
+	// wrote. The cure is to empty it; the node then returns under a new identity.
+	ErrDamaged = errors.New("the stored log is damaged")
+	// ErrStoreFailed means that the disk refused a call or let it hang. It is final.
+	ErrStoreFailed = errors.New("the log store failed")
+)
+
+// FSM is the state that the log drives. Its methods are called from one goroutine at a
+// time. Apply and Restore must be deterministic.
+type FSM interface {
+	// Apply executes a committed command. What it returns is given to the Propose that
+	// brought it, if that was on this node.
+	Apply(index uint64, command []byte) any
+	// Snapshot returns the whole state.
+	Snapshot() ([]byte, error)
+	// Restore replaces the whole state.
+	Restore(snapshot []byte) error
+}
+
+// Link is what consensus needs of cluster/link: streams by node name. Accepted
+// connections have a method Peer() string, the verified name of the dialing node.
+type Link interface {
+	Dial(ctx context.Context, node string, p link.Protocol) (net.Conn, error)
+	Listener(p link.Protocol) net.Listener
+}
+
+// Config is what Start needs.
+type Config struct {
+	Self   string   // this node's name, one of Voters
+	Voters []string // every configured voter
+	Dir    string   // the data folder; the log lives in Dir/raft
+	Single bool     // form a cluster alone when the folder is empty; the operator's word
+	Link   Link
+	FSM    FSM
+	// DetectionTime sets every interval, see DeriveTiming.
+	DetectionTime time.Duration
+	Stores        *Stores // nil: files in Dir; tests use MemoryStores
+	// Fatal is called once, in a goroutine of its own, when a store failed. The log has
+	// refused everything since. The caller cuts the node off the network and ends the
+	// process: an abandoned write may still reach the disk at any time.
+	Fatal func(error)
+	Log   *slog.Logger // nil: discard
+}
+
+func (c *Config) validate() error {
+	switch {
+	case c.Link == nil:
+		return fmt.Errorf("%w: no link", ErrConfig)
+	case c.FSM == nil:
+		return fmt.Errorf("%w: no state machine", ErrConfig)
+	case c.Stores == nil && c.Dir == "":
+		return fmt.Errorf("%w: no data folder", ErrConfig)
+	case c.DetectionTime < minDetection:
+		return fmt.Errorf("%w: detection time %s, at least %s", ErrConfig, c.DetectionTime, minDetection)
+	case !slices.Contains(c.Voters, c.Self):
+		return fmt.Errorf("%w: %q is not among the voters %v", ErrConfig, c.Self, c.Voters)
+	}
+	c.Voters = slices.Sorted(slices.Values(c.Voters))
+	for i, v := range c.Voters {
+		if !validName(v) || i > 0 && v == c.Voters[i-1] {
+			return fmt.Errorf("%w: voter %q is not a name, or named twice", ErrConfig, v)
+		}
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return nil
+}
+
+// Log is this node's part of the replicated log. Its methods may be called from any
+// goroutine.
+type Log struct {
+	cfg       Config
+	log       *slog.Logger
+	timing    Timing
+	id        identity
+	stores    *Stores
+	guard     *guard
+	transport *transport
+	join      net.Listener
+	fsm       *machine
+	raft      *raft.Raft
+
+	changes chan struct{} // buffered 1: coalesced
+	poke    chan struct{} // buffered 1: wakes watch
+	failure atomic.Pointer[error]
+
+	mu       sync.Mutex // guards what follows
+	progress progress
+	waiting  string // why there is no cluster to work in, in words
+	answers  map[string]answer
+
+	promising sync.Mutex // held while a promise is judged and stored
+	promised  *promise   // guarded by promising
+
+	ctx      context.Context
+	cancel   context.CancelFunc
+	wg       sync.WaitGroup
+	stopOnce sync.Once
+	stopped  chan struct{}
+	endOnce  sync.Once
+	ending   raft.Future // of raft's Shutdown, which only the first call waits for
+}
+
+// Start opens the stores and takes part: it returns once the node listens, whether or
+// not there is a cluster yet (see Status). Damaged stores are an error; the node never
+// starts empty in their place. ctx bounds the opening only.
+func Start(ctx context.Context, cfg Config) (*Log, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	stores, err := openStores(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", cfg.Self, err)
+	}
+	l := &Log{
+		cfg: cfg, log: cfg.Log, timing: DeriveTiming(cfg.DetectionTime), stores: stores,
+		fsm: newMachine(cfg.FSM), answers: make(map[string]answer),
+		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1), stopped: make(chan struct{}),
+	}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.guard = newGuard(l.timing.StoreDeadline, l.fail)
+	if err := l.start(); err != nil {
+		l.cancel()
+		_ = stores.close()
+		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
+	}
+	return l, nil
+}
+
+// start builds everything on top of the open stores.
+func (l *Log) start() (err error) {
+	if l.id, err = loadIdentity(l.stores, l.cfg.Self); err != nil {
+		return err
+	}
+	if l.promised, err = loadPromise(l.stores.records); err != nil {
+		return err
+	}
+	if err := l.stores.mend(); err != nil {
+		return err
+	}
+	l.transport = newTransport(l)
+	if l.raft, err = l.newRaft(); err != nil {
+		_ = l.transport.Close()
+		return err
+	}
+	l.transport.lead.Store(l.raft)
+	l.guard.arm()
+	l.join = l.cfg.Link.Listener(link.Join)
+	l.wg.Go(l.watch)
+	l.wg.Go(l.answerJoins)
+	l.wg.Go(l.form)
+	l.wg.Go(l.keepVoters)
+	return nil
+}
+
+// newRaft starts the library on the guarded stores. It panics where a store fails under it,
+// which Start turns into an error.
+func (l *Log) newRaft() (r *raft.Raft, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", ErrDamaged, p)
+		}
+	}()
+	conf := raft.DefaultConfig()
+	conf.LocalID = raft.ServerID(l.id.String())
+	conf.HeartbeatTimeout = l.timing.Heartbeat
+	conf.ElectionTimeout = l.timing.Election
+	conf.LeaderLeaseTimeout = l.timing.Lease
+	conf.CommitTimeout = l.timing.Commit
+	conf.SnapshotInterval = snapshotInterval
+	conf.SnapshotThreshold = snapshotThreshold
+	conf.TrailingLogs = trailingLogs
+	conf.ShutdownOnRemove = false // a removed voter must stay and say so
+	conf.NoLegacyTelemetry = true
+	conf.Logger = newLogger(l.log)
+	store := guardedLog{l.guard, l.stores.log}
+	return raft.NewRaft(conf, l.fsm, store, store, guardedSnapshots{l.guard, l.stores.snapshots}, l.transport)
+}
+
+// fail is called once, when a store failed. First nothing goes out or comes in any more,
+// then the library is told to end; only then is the failure made known.
+func (l *Log) fail(err error) {
+	l.failure.Store(&err)
+	l.transport.cut()
+	l.endRaft() // not waited for: it may wait for us
+	l.cancel()
+	l.log.Error("log store failed", "node", l.cfg.Self, "err", err)
+	l.notify()
+	if l.cfg.Fatal != nil {
+		go l.cfg.Fatal(err)
+	}
+}
+
+func (l *Log) endRaft() raft.Future {
+	l.endOnce.Do(func() { l.ending = l.raft.Shutdown() })
+	return l.ending
+}
+
+// failed returns the error that ended the log, or nil.
+func (l *Log) failed() error {
+	if err := l.failure.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Stop ends the node's part: it steps down without a word (see Transfer), waits for every
+// goroutine and closes the stores. Where the disk hangs it returns when ctx ends.
+func (l *Log) Stop(ctx context.Context) error {
+	l.stopOnce.Do(func() {
+		l.cancel()
+		go l.shutdown()
+	})
+	select {
+	case <-l.stopped:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("stop the log of %s: %w", l.cfg.Self, ctx.Err())
+	}
+}
+
+func (l *Log) shutdown() {
+	defer close(l.stopped)
+	_ = l.join.Close()
+	l.transport.cut()
+	_ = l.endRaft().Error()
+	_ = l.transport.Close()
+	l.wg.Wait()
+	if err := l.stores.close(); err != nil {
+		l.log.Warn("log store not closed", "node", l.cfg.Self, "err", err)
+	}
+	l.notify()
+}

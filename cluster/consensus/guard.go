@@ -1,0 +1,236 @@
+package consensus
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// guard puts a deadline round every call of the stores. raft has none: a leader whose
+// disk hangs keeps its leadership, and its heartbeats go on (hashicorp/raft#503).
+//
+// The first deadline missed is final, and so is the first error. An abandoned write may
+// land later, behind raft's back; and after a failed sync nobody knows what is on disk.
+type guard struct {
+	limit  time.Duration
+	report func(error) // called once
+
+	running atomic.Bool // raft runs: its goroutines may be ended, see giveUp
+	mu      sync.Mutex
+	err     error
+}
+
+func newGuard(limit time.Duration, report func(error)) *guard {
+	return &guard{limit: limit, report: report}
+}
+
+// arm is called when raft runs: until then a failure is only an error of Start.
+func (g *guard) arm() {
+	g.running.Store(true)
+	if err := g.failure(); err != nil {
+		g.report(err)
+	}
+}
+
+func (g *guard) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// fail makes an error final. The first one is reported.
+func (g *guard) fail(err error) error {
+	g.mu.Lock()
+	if g.err != nil {
+		defer g.mu.Unlock()
+		return g.err
+	}
+	g.err = fmt.Errorf("%w: %w", ErrStoreFailed, err)
+	g.mu.Unlock()
+	if g.running.Load() {
+		g.report(g.err)
+	}
+	return g.err
+}
+
+// do runs one call of a store. f must not write to anything of the caller: it may go on
+// after do returned.
+func (g *guard) do(what string, f func() error) error {
+	if err := g.failure(); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() {
+		// A damaged file under a memory map shows as a fault or as a panic of bbolt.
+		debug.SetPanicOnFault(true)
+		defer func() {
+			if p := recover(); p != nil {
+				done <- fmt.Errorf("%w: %v", ErrDamaged, p)
+			}
+		}()
+		done <- f()
+	}()
+	timer := time.NewTimer(g.limit)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		if err != nil && !errors.Is(err, raft.ErrLogNotFound) && !errors.Is(err, errNotFound) {
+			return g.fail(fmt.Errorf("%s: %w", what, err))
+		}
+		return err
+	case <-timer.C:
+		return g.fail(fmt.Errorf("%s: no answer within %s", what, g.limit))
+	}
+}
+
+// giveUp ends the calling goroutine, which is one of raft's, after a final failure. raft
+// panics when it can neither store its term nor read an entry, and would take the process
+// with it before the caller could cut the network. Deferred calls run, so that raft's
+// Shutdown does not wait for it.
+func (g *guard) giveUp() {
+	if g.running.Load() && g.failure() != nil {
+		runtime.Goexit()
+	}
+}
+
+// errNotFound is what raft expects of a stable store without a key: it compares the text.
+var errNotFound = errors.New("not found")
+
+// keyCurrentTerm is the key under which raft keeps its term (its raft.go).
+const keyCurrentTerm = "CurrentTerm"
+
+// logStore is what raft needs of a disk, apart from snapshots.
+type logStore interface {
+	raft.LogStore
+	raft.StableStore
+}
+
+// guardedLog is a logStore behind the guard.
+type guardedLog struct {
+	guard *guard
+	store logStore
+}
+
+// IsMonotonic tells raft to leave no gap between the log and a snapshot received.
+func (s guardedLog) IsMonotonic() bool { return true }
+
+// guarded runs a call that returns a value.
+func guarded[T any](g *guard, what string, f func() (T, error)) (T, error) {
+	var value T
+	result := make(chan T, 1)
+	err := g.do(what, func() error {
+		v, err := f()
+		result <- v
+		return err
+	})
+	if err == nil {
+		value = <-result
+	}
+	return value, err
+}
+
+func (s guardedLog) FirstIndex() (uint64, error) {
+	return guarded(s.guard, "read the first index", s.store.FirstIndex)
+}
+
+func (s guardedLog) LastIndex() (uint64, error) {
+	return guarded(s.guard, "read the last index", s.store.LastIndex)
+}
+
+func (s guardedLog) GetLog(index uint64, entry *raft.Log) error {
+	got, err := guarded(s.guard, "read an entry", func() (raft.Log, error) {
+		var e raft.Log
+		err := s.store.GetLog(index, &e)
+		return e, err
+	})
+	if err == nil {
+		*entry = got
+		return nil
+	}
+	s.guard.giveUp()
+	return err
+}
+
+func (s guardedLog) StoreLog(entry *raft.Log) error { return s.StoreLogs([]*raft.Log{entry}) }
+
+func (s guardedLog) StoreLogs(entries []*raft.Log) error {
+	own := make([]*raft.Log, len(entries)) // the caller goes on with its own at a deadline
+	for i, e := range entries {
+		c := *e
+		own[i] = &c
+	}
+	return s.guard.do("store entries", func() error { return s.store.StoreLogs(own) })
+}
+
+func (s guardedLog) DeleteRange(first, last uint64) error {
+	return s.guard.do("delete entries", func() error { return s.store.DeleteRange(first, last) })
+}
+
+func (s guardedLog) Set(key, value []byte) error {
+	return s.guard.do("store "+string(key), func() error { return s.store.Set(key, value) })
+}
+
+func (s guardedLog) SetUint64(key []byte, value uint64) error {
+	err := s.guard.do("store "+string(key), func() error { return s.store.SetUint64(key, value) })
+	if err != nil && string(key) == keyCurrentTerm {
+		s.guard.giveUp()
+	}
+	return err
+}
+
+func (s guardedLog) Get(key []byte) ([]byte, error) {
+	return guarded(s.guard, "read "+string(key), func() ([]byte, error) { return s.store.Get(key) })
+}
+
+func (s guardedLog) GetUint64(key []byte) (uint64, error) {
+	return guarded(s.guard, "read "+string(key), func() (uint64, error) { return s.store.GetUint64(key) })
+}
+
+// guardedSnapshots is a snapshot store behind the guard: a follower receives snapshots in
+// raft's main goroutine.
+type guardedSnapshots struct {
+	guard *guard
+	store raft.SnapshotStore
+}
+
+func (s guardedSnapshots) Create(v raft.SnapshotVersion, index, term uint64, c raft.Configuration, ci uint64, t raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := guarded(s.guard, "create a snapshot", func() (raft.SnapshotSink, error) {
+		return s.store.Create(v, index, term, c, ci, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return guardedSink{sink, s.guard}, nil
+}
+
+func (s guardedSnapshots) List() ([]*raft.SnapshotMeta, error) {
+	return guarded(s.guard, "list snapshots", s.store.List)
+}
+
+func (s guardedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
+	type opened struct {
+		meta *raft.SnapshotMeta
+		r    io.ReadCloser
+	}
+	o, err := guarded(s.guard, "open a snapshot", func() (opened, error) {
+		meta, r, err := s.store.Open(id)
+		return opened{meta, r}, err
+	})
+	return o.meta, o.r, err
+}
+
+// guardedSink guards the end of a snapshot, which syncs; what is written before stays in
+// memory.
+type guardedSink struct {
+	raft.SnapshotSink
+	guard *guard
+}
+
+func (s guardedSink) Close() error { return s.guard.do("store a snapshot", s.SnapshotSink.Close) }

@@ -1,0 +1,110 @@
+package consensus
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// records keeps small named values, durably when save returns. load returns nil where
+// there is none.
+type records interface {
+	load(name string) ([]byte, error)
+	save(name string, value []byte) error
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sealRecord puts a checksum in front, as a line that a human can read over.
+func sealRecord(value []byte) []byte {
+	return append(fmt.Appendf(nil, "hamgr1 %08x\n", crc32.Checksum(value, castagnoli)), value...)
+}
+
+func openRecord(b []byte) ([]byte, error) {
+	_, value, found := bytes.Cut(b, []byte("\n"))
+	if !found || !bytes.Equal(b, sealRecord(value)) {
+		return nil, fmt.Errorf("%w: checksum mismatch", ErrDamaged)
+	}
+	return value, nil
+}
+
+// dirRecords keeps each value in a file of its name.
+type dirRecords string
+
+func (d dirRecords) load(name string) ([]byte, error) {
+	b, err := os.ReadFile(filepath.Join(string(d), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w", name, err)
+	}
+	value, err := openRecord(b)
+	if err != nil {
+		return nil, fmt.Errorf("read the %s: %w", name, err)
+	}
+	return value, nil
+}
+
+func (d dirRecords) save(name string, value []byte) error {
+	if err := writeFile(filepath.Join(string(d), name), sealRecord(value)); err != nil {
+		return fmt.Errorf("write the %s: %w", name, err)
+	}
+	return nil
+}
+
+// writeFile replaces a file so that after a power cut either the old or the new content
+// is there, and the new one once it returned.
+func writeFile(path string, content []byte) error {
+	tmp := path + ".tmp"
+	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp)
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// syncDir makes names in a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// memoryRecords is the stand-in for tests.
+type memoryRecords struct {
+	mu     sync.Mutex
+	values map[string][]byte
+}
+
+func (m *memoryRecords) load(name string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return bytes.Clone(m.values[name]), nil
+}
+
+func (m *memoryRecords) save(name string, value []byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.values[name] = bytes.Clone(value)
+	return nil
+}
