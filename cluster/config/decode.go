@@ -72,8 +72,7 @@ func (r *reader) decode(t *table, skip []string, structs ...any) {
 // unknown reports a key that nothing reads.
 func (r *reader) unknown(t *table, key string, known []string) {
 	// What the key was meant for is not missing, it is misspelled.
-	if n := nearest(key, known); n != "" {
-		t.settled[n] = true
+	if n := nearest(key, known); n != "" && !t.has(n) {
 		for _, suffix := range variants {
 			t.settled[strings.TrimSuffix(n, suffix)] = true
 		}

@@ -24,7 +24,7 @@ func (r *reader) doubtVoters(d *draft) {
 	case voters == 1:
 		r.warn(last, last.line, "", "one node alone: nobody takes over when it fails", "add nodes")
 	case voters == 2:
-		r.warn(last, last.line, "", "two voters: without its own fencing working, the survivor of a failure cannot go on, and a node that boots alone waits for the other",
+		r.warn(last, last.line, "", "two voters: no failure is tolerated for certain, because the survivor goes on only if it reads the other's power back as off itself, and a node that boots alone waits",
 			`add a third node, or a small one with role = "witness"`)
 	case voters%2 == 0:
 		r.warn(last, last.line, "", fmt.Sprintf("%d voters tolerate the loss of %d, no more than %d voters do", voters, (voters-1)/2, voters-1),

@@ -35,9 +35,9 @@ func Load(path string, kinds Kinds) (*Config, error) {
 	return cfg, err
 }
 
-// Parse checks a file's bytes without touching disk or environment; path is only for
-// messages. Secrets that are kept elsewhere are not fetched: the Config is good for
-// looking at, and does not work with the devices.
+// Parse checks a file's bytes alone; path is only for messages. Secrets that are kept
+// elsewhere are not fetched: the Config is good for looking at, and does not work with
+// the devices. What a kind's own check looks at, such as a CA file, it looks at here too.
 func Parse(path string, data []byte, kinds Kinds) (*Config, error) {
 	return parse(path, data, kinds, nil)
 }
