@@ -1,7 +1,6 @@
 package config
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,29 +11,16 @@ import (
 
 	agentkinds "github.com/hamgr/hamgr/agents/registry"
 	"github.com/hamgr/hamgr/resources"
+	resourcekinds "github.com/hamgr/hamgr/resources/registry"
 )
 
-// sampleKinds are the kinds that the samples in etc use.
+// sampleKinds are the kinds that hamgr is built with.
 func sampleKinds() Kinds {
-	return Kinds{
-		Agents: agentkinds.Default(),
-		Resources: resources.NewRegistry(
-			resources.Kind{Name: "filesystem", Options: func() resources.Options { return &sampleOptions{} }},
-			resources.Kind{Name: "command", Options: func() resources.Options { return &sampleOptions{} }},
-		),
+	kinds := Kinds{Agents: agentkinds.Default(), Resources: resourcekinds.Default()}
+	if _, ok := kinds.Resources["filesystem"]; !ok {
+		kinds.Resources["filesystem"] = resources.Kind{Options: func() resources.Options { return &mountOptions{} }}
 	}
-}
-
-type sampleOptions struct {
-	Device     string   `toml:"device"`
-	Mountpoint string   `toml:"mountpoint"`
-	FSType     string   `toml:"fstype"`
-	Run        []string `toml:"run"`
-}
-
-func (o *sampleOptions) Validate() error { return nil }
-func (o *sampleOptions) New(resources.Env) (resources.Resource, error) {
-	return nil, errors.New("not in this test")
+	return kinds
 }
 
 // Each sample is valid as it stands, and warns only of what it says itself.
@@ -131,6 +117,9 @@ func TestKindsLeaveCommonKeysAlone(t *testing.T) {
 		for _, f := range fieldsOf(k.Options()) {
 			if slices.ContainsFunc(common, func(c field) bool { return c.key == f.key }) {
 				t.Errorf("kind %s has a key %s, which every resource has", name, f.key)
+			}
+			if f.doc == "" {
+				t.Errorf("kind %s: %s has no doc", name, f.key)
 			}
 		}
 	}
