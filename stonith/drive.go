@@ -71,17 +71,14 @@ func (d *drive) run(ctx context.Context, s *session) error {
 			return err
 		}
 		if latest, all := d.reached(); all {
-			if !d.op.goal.twice {
-				break
+			lasts, err := d.confirm(ctx, latest)
+			if err != nil {
+				return err
 			}
-			if lasts, err := d.confirm(ctx, latest); err != nil || lasts {
-				if err != nil {
-					return err
-				}
+			if lasts {
 				break
 			}
 			pause = pollFirst
-			continue
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return err
@@ -137,8 +134,11 @@ func (d *drive) reached() (latest time.Time, all bool) {
 }
 
 // confirm waits until the settle time is over since latest, and reads every plug
-// once more. One that left the goal has to begin anew.
+// once more, if the goal asks for that. A plug that left the goal has to begin anew.
 func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err error) {
+	if !d.op.goal.twice {
+		return true, nil
+	}
 	if err := sleep(ctx, max(d.device.Settle, 0)-time.Since(latest)); err != nil {
 		return false, err
 	}

@@ -84,7 +84,7 @@ func (e *Failure) Error() string {
 	}
 	for i := range e.Levels {
 		for _, text := range e.Levels[i].texts(e.Cause) {
-			parts = append(parts, action+text)
+			parts = append(parts, action+" "+text)
 		}
 	}
 	return strings.Join(parts, "; ")
@@ -93,19 +93,19 @@ func (e *Failure) Error() string {
 // texts gives one phrase a device, except for those that only ended with the operation.
 func (e *LevelFailure) texts(cause error) []string {
 	if e.Err != nil {
-		return []string{fmt.Sprintf(": level %d: %v", e.Level, e.Err)}
+		return []string{fmt.Sprintf("at level %d: %v", e.Level, e.Err)}
 	}
 	var texts []string
 	for i := range e.Devices {
 		if cause == nil || !errors.Is(e.Devices[i].Err, cause) {
-			texts = append(texts, " via "+e.Devices[i].Error())
+			texts = append(texts, "via "+e.Devices[i].Error())
 		}
 	}
 	return texts
 }
 
 func (e *LevelFailure) Error() string {
-	return strings.TrimLeft(strings.Join(e.texts(nil), ";"), ": ")
+	return strings.Join(e.texts(nil), "; ")
 }
 
 // Unwrap gives the level's own error and those of its devices.

@@ -300,7 +300,7 @@ func (s *scenario) observe(step stonith.Step) {
 	case "error":
 		text += ": " + step.Err.Error()
 	case "level failed":
-		text = fmt.Sprintf("level %d failed", step.Level)
+		text = fmt.Sprintf("level %d failed: %v", step.Level, step.Err)
 	}
 	s.steps = append(s.steps, line{time.Since(s.begun), step.Level, text})
 }
