@@ -296,6 +296,9 @@ func (r *run) checkPlug(d stonith.Device, truth *fake.Device, p stonith.PlugProo
 	if gap := two.At.Sub(one.At.Add(one.Took)); gap < d.Settle || one.At.Before(r.begun) {
 		r.wrong("%s plug %s: reads only %v apart", d.Name, p.Plug, gap)
 	}
+	if answered := one.At.Add(one.Took); !p.OffSince.Equal(answered) {
+		r.wrong("%s plug %s: off since %v, first read off at %v", d.Name, p.Plug, p.OffSince, answered)
+	}
 	for _, c := range []fake.Call{one, two} {
 		if !wasOff(truth.History(p.Plug), c.At.Add(c.Took)) {
 			r.wrong("%s plug %s: was on when read off", d.Name, p.Plug)
