@@ -123,7 +123,7 @@ func (c *Coordinator) lead(ctx context.Context, tick <-chan time.Time) {
 	if err := c.barrier(ctx); err != nil {
 		return // not elected for good; the next look tells
 	}
-	c.cfg.Log.Info("became coordinator", "node", c.cfg.Self)
+	c.cfg.Log.Info("acting as coordinator", "node", c.cfg.Self)
 	began := time.Now()
 	c.setSettled(false)
 	for ctx.Err() == nil && c.cfg.Replicated.IsCoordinator() {
@@ -142,7 +142,7 @@ func (c *Coordinator) lead(ctx context.Context, tick <-chan time.Time) {
 		case <-tick:
 		}
 	}
-	c.cfg.Log.Info("no longer coordinator", "node", c.cfg.Self)
+	c.cfg.Log.Info("no longer acting as coordinator", "node", c.cfg.Self)
 }
 
 // maxRounds bounds how often one step plans anew because its own commits changed the

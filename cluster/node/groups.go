@@ -1,0 +1,147 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/state"
+)
+
+// groups keeps what runs on this node in step with the grants that this boot of it holds.
+type groups struct {
+	n      *Node
+	wakeup chan struct{}
+
+	mu       sync.Mutex
+	runners  map[string]*runner // by group; one that is ending stays until it has ended
+	banished string             // why this node must let go of everything; empty if it need not
+}
+
+func newGroups(n *Node) *groups {
+	return &groups{n: n, wakeup: make(chan struct{}, 1), runners: map[string]*runner{}}
+}
+
+func (gs *groups) wake() {
+	select {
+	case gs.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// outcast stops everything: the cluster has proof that this boot is over, and may have
+// granted the groups elsewhere already.
+func (gs *groups) outcast(err error) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if gs.banished == "" {
+		gs.n.Log.Error("this boot is proven over, yet it runs: letting go of everything", "node", gs.n.Self, "boot", gs.n.Boot, "err", err)
+		gs.banished = err.Error()
+	}
+	gs.wake()
+}
+
+// run reconciles until ctx ends. It returns when every runner has ended; the groups
+// themselves go on.
+func (gs *groups) run(ctx context.Context) {
+	ticker := time.NewTicker(gs.n.Config.Cluster.DetectionTime / 10)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		gs.reconcile(ctx)
+		select {
+		case <-ctx.Done():
+		case <-gs.wakeup:
+		case <-ticker.C:
+		}
+	}
+	gs.mu.Lock()
+	all := make([]*runner, 0, len(gs.runners))
+	for _, r := range gs.runners {
+		all = append(all, r)
+	}
+	gs.mu.Unlock()
+	for _, r := range all {
+		<-r.ended
+	}
+}
+
+func (gs *groups) reconcile(ctx context.Context) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	s := gs.n.replica.State()
+	lonely := gs.lonely()
+	for name, r := range gs.runners {
+		if r.over() {
+			delete(gs.runners, name)
+			gs.n.probes.look()
+			continue
+		}
+		if why := gs.mustEnd(s, r, lonely); why != "" {
+			r.stop(why)
+		}
+	}
+	// Only what was committed before this node asked is known to be the present.
+	if !gs.n.trust.now() || gs.banished != "" || lonely != "" {
+		return
+	}
+	for _, name := range s.GroupNames() {
+		gr := s.Groups[name].Grant
+		if gr == nil || gr.Node != gs.n.Self || gr.Boot != gs.n.Boot || gs.runners[name] != nil {
+			continue
+		}
+		gs.launch(ctx, name, *gr)
+	}
+}
+
+// mustEnd says why a runner has to stop its group; empty if it need not.
+func (gs *groups) mustEnd(s *state.State, r *runner, lonely string) string {
+	g := s.Groups[r.group.Name]
+	switch {
+	case gs.banished != "":
+		return gs.banished
+	case g == nil || g.Grant == nil || g.Grant.Token != r.grant.Token:
+		return fmt.Sprintf("the grant with token %d is over", r.grant.Token)
+	case g.Grant.Phase == state.Stopping:
+		return g.Grant.StopReason
+	}
+	return lonely
+}
+
+// quorumLossTimes is for how many detection times a node goes on without hearing a coordinator.
+// A coordinator that failed is followed within about one.
+const quorumLossTimes = 2
+
+// lonely says that this node has to let go because it hears no coordinator (S5).
+func (gs *groups) lonely() string {
+	silent := gs.n.trust.silence()
+	if gs.n.Config.Cluster.OnQuorumLoss == "freeze" || silent < quorumLossTimes*gs.n.Config.Cluster.DetectionTime {
+		return ""
+	}
+	return fmt.Sprintf("no coordinator heard for %s", silent.Round(time.Millisecond))
+}
+
+func (gs *groups) launch(ctx context.Context, name string, gr state.Grant) {
+	r := newRunner(gs.n, name, gr)
+	if i := slices.IndexFunc(gs.n.Config.Groups, func(g config.Group) bool { return g.Name == name }); i >= 0 {
+		r.group = gs.n.Config.Groups[i]
+		r.known = true
+	}
+	if gr.Phase == state.Stopping {
+		r.stop(gr.StopReason)
+	}
+	gs.runners[name] = r
+	gs.n.spawn(func() {
+		r.run(ctx)
+		gs.wake()
+	})
+}
+
+// runner gives the group's runner, or nil.
+func (gs *groups) runner(group string) *runner {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return gs.runners[group]
+}

@@ -1,0 +1,57 @@
+package node
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"log/slog"
+
+	"github.com/hamgr/hamgr/agents"
+	agentkinds "github.com/hamgr/hamgr/agents/registry"
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/state"
+	resourcekinds "github.com/hamgr/hamgr/resources/registry"
+	"github.com/hamgr/hamgr/stonith"
+)
+
+// Kinds are the fence agents and resource kinds that this daemon knows.
+func Kinds() config.Kinds {
+	return config.Kinds{Agents: agentkinds.Default(), Resources: resourcekinds.Default()}
+}
+
+// levels gives a node's fence devices in the words of stonith.
+func levels(c *config.Config, node string, log *slog.Logger) [][]stonith.Device {
+	var all [][]stonith.Device
+	for _, level := range c.Levels(node) {
+		var devices []stonith.Device
+		for _, p := range level {
+			options := p.Device.Options
+			devices = append(devices, stonith.Device{
+				Name: p.Device.Name, Agent: p.Device.Agent, Plugs: p.Plugs,
+				Timeout: p.Device.Timeout, Settle: p.Device.Settle,
+				Open: func() (agents.Agent, error) { return options.Open(log.With("device", p.Device.Name)) },
+			})
+		}
+		all = append(all, devices)
+	}
+	return all
+}
+
+// seed gives the part of the configuration that is replicated. Its digest tells whether two
+// files agree in it.
+func seed(c *config.Config) state.Configure {
+	s := state.Configure{Cluster: c.Cluster.Name}
+	for _, n := range c.Nodes {
+		s.Nodes = append(s.Nodes, state.ConfigNode{Name: n.Name, Role: state.Role(n.Role)})
+	}
+	for _, g := range c.Groups {
+		s.Groups = append(s.Groups, state.ConfigGroup{Name: g.Name, Prefer: g.Prefer})
+	}
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic("node: plain strings do not encode: " + err.Error())
+	}
+	sum := sha256.Sum256(b)
+	s.Digest = hex.EncodeToString(sum[:8])
+	return s
+}

@@ -1,0 +1,36 @@
+package node
+
+import (
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/coordinator"
+)
+
+// look gives what this node knows first-hand of the others: what gossip says, and its own
+// authenticated contact.
+func (n *Node) look() map[string]coordinator.Sighting {
+	gossip := n.membership.View()
+	awake := n.trust.awakeSince()
+	all := map[string]coordinator.Sighting{}
+	for _, name := range n.Config.NodeNames() {
+		if name == n.Self {
+			continue
+		}
+		m := gossip[name]
+		contact, heard := n.link.Contact(name)
+		all[name] = coordinator.Sighting{
+			Gossip:     m.State.String(),
+			GossipBoot: string(m.Meta),
+			Contact:    latest(contact, awake),
+			Heard:      heard,
+		}
+	}
+	return all
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,243 @@
+// Package node is the whole daemon of one host: it joins links, membership, the
+// replicated log, the coordinator, the operator's API and the local groups. It is the
+// only place where all parts meet; several nodes can run in one process, on a network of
+// their own, which is how clusters are tested in virtual time.
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/consensus"
+	"github.com/hamgr/hamgr/cluster/coordinator"
+	"github.com/hamgr/hamgr/cluster/link"
+	"github.com/hamgr/hamgr/cluster/membership"
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/stonith"
+)
+
+// Setup is everything that a node is made of.
+type Setup struct {
+	Config  *config.Config
+	Self    string
+	Boot    string // kernel boot ID
+	Key     link.Key
+	DataDir string // the replicated log, identity
+	RunDir  string // what must survive a restart of the daemon, but not of the kernel
+	Socket  string // the operator's socket; empty for none
+	Version string
+	Single  bool // form a cluster alone, if none exists
+	Log     *slog.Logger
+
+	// Fatal is called once when the node must not go on (its log hangs). It is
+	// called after the node has cut itself off the network.
+	Fatal func(error)
+
+	// For tests; all may be nil.
+	Network link.Network
+	Stores  *consensus.Stores
+	OnApply func(index uint64, before, after *state.State)
+}
+
+// Node is one running daemon.
+type Node struct {
+	Setup
+	link       *link.Link
+	membership *membership.Membership
+	replicated *consensus.Log
+	replica    *replica
+	fencer     *stonith.Fencer
+	coord      *coordinator.Coordinator
+	trust      *trust
+	peers      *peers
+	groups     *groups
+	probes     *probes
+
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+}
+
+// Start brings a node up. It returns when all parts run; joining the cluster goes on in the
+// background. After an error nothing is left running.
+func Start(ctx context.Context, s Setup) (*Node, error) {
+	if _, ok := s.Config.Node(s.Self); !ok {
+		return nil, fmt.Errorf("%s: no [[node]] is named %q; this host's name must be one of %v, or --node name it",
+			s.Config.Path, s.Self, s.Config.NodeNames())
+	}
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	n := &Node{Setup: s, cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
+	if err := n.start(ctx, run); err != nil {
+		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx, run context.Context) (err error) {
+	d := n.Config.Cluster.DetectionTime
+	n.replica = newReplica(n.OnApply, n.wake)
+	n.fencer = stonith.New(n.Log)
+	if n.link, err = link.Start(n.linkConfig()); err != nil {
+		return err
+	}
+	n.membership, err = membership.Start(membership.Config{
+		Self: n.Self, Nodes: n.Config.NodeNames(), Link: n.link,
+		DetectionTime: d, Meta: []byte(n.Boot), Log: n.Log,
+	})
+	if err != nil {
+		return err
+	}
+	n.replicated, err = consensus.Start(ctx, consensus.Config{
+		Self: n.Self, Voters: n.Config.Voters(), Dir: n.DataDir, Single: n.Single,
+		Link: n.link, FSM: n.replica, DetectionTime: d, Stores: n.Stores,
+		Fatal: n.fatal, Log: n.Log,
+	})
+	if err != nil {
+		return err
+	}
+	n.coord = coordinator.New(n.coordinatorConfig())
+	n.peers = newPeers(n)
+	n.probes = newProbes(n)
+	n.groups = newGroups(n)
+
+	n.spawn(func() { n.trust.watch(run) })
+	n.spawn(func() { n.coord.Run(run) })
+	n.spawn(func() { n.relay(run) })
+	n.spawn(func() { n.probes.run(run) })
+	n.spawn(func() { n.greet(run) })
+	n.spawn(func() { n.groups.run(run) })
+	return n.serve(run)
+}
+
+func (n *Node) spawn(f func()) {
+	n.wg.Add(1)
+	go func() {
+		defer n.wg.Done()
+		f()
+	}()
+}
+
+// Stop ends the daemon and leaves the groups as they are: restarting hamgr stops no
+// service. A node that holds nothing takes its leave.
+func (n *Node) Stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Cluster.DetectionTime, time.Second))
+	defer cancel()
+	if n.coord != nil {
+		n.leave(ctx)
+	}
+	return n.Halt(ctx)
+}
+
+// Halt ends the daemon without a word to anybody, as a crash would, but leaves nothing of it
+// running.
+func (n *Node) Halt(ctx context.Context) error {
+	n.cancel()
+	n.wg.Wait()
+	var errs []error
+	if n.replicated != nil {
+		errs = append(errs, n.replicated.Stop(ctx))
+	}
+	if n.membership != nil {
+		n.membership.Stop()
+	}
+	if n.link != nil {
+		n.link.Stop()
+	}
+	if n.peers != nil {
+		n.peers.close()
+	}
+	return errors.Join(errs...)
+}
+
+// leave says farewell where that is possible at once: another coordinator takes over
+// without waiting for an election, and a node that holds nothing is not missed.
+func (n *Node) leave(ctx context.Context) {
+	if n.replicated.IsCoordinator() {
+		quick, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/2)
+		if err := n.replicated.Transfer(quick); err != nil {
+			n.Log.Debug("leadership not handed over", "err", err)
+		}
+		cancel()
+	}
+	s := n.replica.State()
+	me := s.Nodes[n.Self]
+	if me == nil || !me.Up || me.Boot != n.Boot || len(s.Holds(n.Self)) > 0 {
+		return
+	}
+	quick, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/2)
+	defer cancel()
+	if err := n.peers.report(quick, state.Command{Leave: &state.Leave{Node: n.Self, Boot: n.Boot}}); err != nil {
+		n.Log.Debug("no leave taken", "err", err)
+		return
+	}
+	if err := n.membership.Leave(quick); err != nil {
+		n.Log.Debug("leave not gossiped", "err", err)
+	}
+}
+
+// fatal cuts the node off the network before anything else: a thread that hangs in the
+// kernel may keep the process, and its sockets, alive after exit.
+func (n *Node) fatal(err error) {
+	n.Log.Error("the replicated log has failed; this node stops", "node", n.Self, "err", err)
+	n.link.Stop()
+	if n.Fatal != nil {
+		n.Fatal(err)
+	}
+}
+
+// wake tells all that act on the replicated state that it changed.
+func (n *Node) wake() {
+	if n.coord != nil {
+		n.coord.Wake()
+	}
+	if n.groups != nil {
+		n.groups.wake()
+	}
+}
+
+// relay turns what membership and consensus report into wake-ups.
+func (n *Node) relay(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-n.replicated.Changes():
+			n.peers.coordinatorChanged()
+		case <-n.membership.Events():
+		}
+		n.wake()
+	}
+}
+
+func (n *Node) linkConfig() link.Config {
+	c := link.Config{
+		Cluster: n.Config.Cluster.Name, Self: n.Self, Key: n.Key,
+		DetectionTime: n.Config.Cluster.DetectionTime, Network: n.Network, Log: n.Log,
+	}
+	for _, name := range n.Config.NodeNames() {
+		c.Nodes = append(c.Nodes, link.Node{Name: name, Addresses: n.Config.Endpoints(name)})
+	}
+	return c
+}
+
+func (n *Node) coordinatorConfig() coordinator.Config {
+	return coordinator.Config{
+		Self: n.Self, Boot: n.Boot,
+		DetectionTime: n.Config.Cluster.DetectionTime,
+		FenceAction:   state.FenceAction(n.Config.Cluster.FenceAction),
+		Seed:          seed(n.Config),
+		Replicated:    n.replicated,
+		Fencer:        n.fencer,
+		State:         n.replica.State,
+		Look:          n.look,
+		Levels:        func(node string) [][]stonith.Device { return levels(n.Config, node, n.Log) },
+		Log:           n.Log,
+	}
+}
+
+// Coordinates reports whether this node acts as the coordinator.
+func (n *Node) Coordinates() bool { return n.replicated.IsCoordinator() }

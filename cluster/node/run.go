@@ -1,0 +1,182 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/link"
+)
+
+// Options are what the command line says of a daemon.
+type Options struct {
+	ConfigPath string
+	Node       string // this node's name; empty: the host name
+	DataDir    string // empty: the configuration's
+	RunDir     string // empty: $RUNTIME_DIRECTORY, else "run" in the data directory
+	Socket     string // empty: no operator's socket
+	BootID     string // empty: the kernel's. Only for tests and demonstrations
+	Version    string
+	Log        *slog.Logger
+}
+
+// singleMarker in the data directory is made by `hamgr init --single`: it allows this node, once, to
+// form a cluster alone.
+const singleMarker = "form-single"
+
+// Run runs a daemon until ctx ends, or until it must not go on.
+func Run(ctx context.Context, o Options) error {
+	setup, err := prepare(o)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	setup.Fatal = func(err error) { stop(err) }
+	lockMemory(o.Log)
+	n, err := Start(ctx, setup)
+	if err != nil {
+		return err
+	}
+	notify(o.Log, daemon.SdNotifyReady)
+	o.Log.Info("node started", "node", setup.Self, "boot", setup.Boot, "version", o.Version)
+	n.keepAlive(ctx)
+	notify(o.Log, daemon.SdNotifyStopping)
+	err = n.Stop(context.WithoutCancel(ctx))
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		return errors.Join(cause, err)
+	}
+	return err
+}
+
+// prepare reads everything that a daemon needs before it starts.
+func prepare(o Options) (Setup, error) {
+	c, err := config.Load(o.ConfigPath, Kinds())
+	if err != nil {
+		return Setup{}, err
+	}
+	s := Setup{Config: c, Self: o.Node, Boot: o.BootID, DataDir: o.DataDir, RunDir: o.RunDir, Socket: o.Socket, Version: o.Version, Log: o.Log}
+	if s.Self == "" {
+		if s.Self, err = hostName(); err != nil {
+			return Setup{}, err
+		}
+	}
+	if s.DataDir == "" {
+		s.DataDir = c.Cluster.DataDir
+	}
+	if err := os.MkdirAll(s.DataDir, 0o700); err != nil {
+		return Setup{}, fmt.Errorf("data directory: %w", err)
+	}
+	if s.Boot == "" {
+		if s.Boot, err = bootID(); err != nil {
+			return Setup{}, err
+		}
+	} else {
+		o.Log.Warn("the boot ID is given on the command line: safe only where a lab makes a new one for each power-on", "boot", s.Boot)
+	}
+	if s.RunDir, err = runDir(s); err != nil {
+		return Setup{}, err
+	}
+	if s.Key, err = link.ReadKeyFile(c.Cluster.KeyFile); err != nil {
+		return Setup{}, err
+	}
+	_, err = os.Stat(filepath.Join(s.DataDir, singleMarker))
+	s.Single = err == nil
+	return s, nil
+}
+
+// runDir makes the directory of this boot, and removes those of earlier ones: what they speak of
+// died with its kernel.
+func runDir(s Setup) (string, error) {
+	base := s.RunDir
+	if base == "" {
+		base = os.Getenv("RUNTIME_DIRECTORY")
+	}
+	if base == "" {
+		base = filepath.Join(s.DataDir, "run")
+	}
+	base = filepath.Join(base, "boots")
+	mine := filepath.Join(base, s.Boot)
+	if err := os.MkdirAll(mine, 0o700); err != nil {
+		return "", fmt.Errorf("run directory: %w", err)
+	}
+	old, err := os.ReadDir(base)
+	if err != nil {
+		return "", fmt.Errorf("run directory: %w", err)
+	}
+	for _, e := range old {
+		if e.Name() == s.Boot {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(base, e.Name())); err != nil {
+			return "", fmt.Errorf("run directory: %w", err)
+		}
+	}
+	return mine, nil
+}
+
+// bootID reads the ID that the kernel made at its start (random(4)).
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("boot ID: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}
+
+// hostName is the first label of the host's name.
+func hostName() (string, error) {
+	name, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("host name: %w", err)
+	}
+	short, _, _ := strings.Cut(name, ".")
+	return strings.ToLower(short), nil
+}
+
+// lockMemory keeps the daemon out of the swap, where a fenced decision could wait for a disk.
+// Pages are locked as they are used, so that it costs no memory.
+func lockMemory(log *slog.Logger) {
+	if err := unix.Mlockall(unix.MCL_CURRENT | unix.MCL_FUTURE | unix.MCL_ONFAULT); err != nil {
+		log.Info("memory is not locked", "err", err)
+	}
+}
+
+// keepAlive tells systemd's watchdog, until ctx ends, that the daemon makes progress: that its parts
+// answer, not only that a timer runs.
+func (n *Node) keepAlive(ctx context.Context) {
+	interval, err := daemon.SdWatchdogEnabled(false)
+	if err != nil || interval == 0 {
+		<-ctx.Done()
+		return
+	}
+	ticker := time.NewTicker(interval / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if _, err := (backend{n}).Status(ctx); err == nil {
+				notify(n.Log, daemon.SdNotifyWatchdog)
+			}
+		}
+	}
+}
+
+// notify tells systemd; without systemd it does nothing.
+func notify(log *slog.Logger, what string) {
+	if _, err := daemon.SdNotify(false, what); err != nil && !errors.Is(err, net.ErrClosed) {
+		log.Warn("systemd not notified", "err", err)
+	}
+}

@@ -1,0 +1,247 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/resources"
+)
+
+// runner drives one group under one grant, from its start to its certain stop.
+type runner struct {
+	n     *Node
+	group config.Group
+	known bool // the group is in this node's configuration
+	grant state.Grant
+	log   *slog.Logger
+	out   *outbox
+	ended chan struct{}
+
+	mu      sync.Mutex
+	stopped chan struct{} // closed once the group has to stop
+	why     string
+	parts   []*part
+}
+
+// part is one resource of the group.
+type part struct {
+	resources.Resource
+	conf   config.Resource
+	state  resources.State
+	detail string
+}
+
+// resourceError is the failure of one resource.
+type resourceError struct {
+	resource string
+	err      error
+}
+
+func (e *resourceError) Error() string { return e.resource + ": " + e.err.Error() }
+func (e *resourceError) Unwrap() error { return e.err }
+
+func newRunner(n *Node, group string, gr state.Grant) *runner {
+	log := n.Log.With("group", group, "token", gr.Token)
+	return &runner{
+		n: n, group: config.Group{Name: group}, grant: gr, log: log,
+		out:     newOutbox(n.peers.report, log),
+		ended:   make(chan struct{}),
+		stopped: make(chan struct{}),
+	}
+}
+
+// stop has the runner stop the group, whatever it is doing.
+func (r *runner) stop(why string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.why == "" {
+		r.why = why
+		close(r.stopped)
+	}
+}
+
+// over reports whether the runner has ended.
+func (r *runner) over() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// run ends when the group is certainly stopped and that was reported, or when ctx ends: then
+// the group is left as it is.
+func (r *runner) run(ctx context.Context) {
+	defer close(r.ended)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		r.out.run(ctx)
+	}()
+	defer wg.Wait()
+	defer r.out.close()
+
+	work, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-r.stopped:
+			cancel()
+		case <-work.Done():
+		}
+	}()
+	err := r.build()
+	if err == nil {
+		err = r.serve(work)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if work.Err() == nil {
+		r.fail(err)
+	}
+	r.stopAll(ctx)
+}
+
+// fail reports that the group cannot run here; it is stopped next.
+func (r *runner) fail(err error) {
+	r.log.Warn("resource failed", "node", r.n.Self, "err", err)
+	r.out.send(state.Command{Failed: r.report(err)})
+	r.stop(err.Error())
+}
+
+func (r *runner) report(err error) *state.Report {
+	rep := &state.Report{Group: r.group.Name, Token: r.grant.Token, Node: r.n.Self, Boot: r.n.Boot}
+	var re *resourceError
+	if errors.As(err, &re) {
+		rep.Resource, rep.Error = re.resource, re.err.Error()
+	} else if err != nil {
+		rep.Error = err.Error()
+	}
+	return rep
+}
+
+func (r *runner) build() error {
+	if !r.known {
+		return errors.New("the group is not in this node's configuration file")
+	}
+	parts, err := buildParts(r.n, r.group, r.grant.Token)
+	r.mu.Lock()
+	r.parts = parts
+	r.mu.Unlock()
+	return err
+}
+
+// serve starts the resources and watches over them. It returns with the failure that ends the
+// group here, or with the error of ctx.
+func (r *runner) serve(ctx context.Context) error {
+	restarts := 0
+	from := 0
+	for {
+		if err := r.startFrom(ctx, from); err != nil {
+			return err
+		}
+		r.out.send(state.Command{Started: r.report(nil)})
+		failed, err := r.watch(ctx)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if restarts >= r.group.Restarts {
+			return err
+		}
+		// A node that stood still may not hold the grant any more: it asks before it starts anything.
+		if err := r.n.trust.wait(ctx); err != nil {
+			return err
+		}
+		restarts++
+		r.log.Warn("resource restarts in place", "node", r.n.Self, "restart", restarts, "of", r.group.Restarts, "err", err)
+		for i := len(r.parts) - 1; i >= failed; i-- {
+			if err := r.stopPart(ctx, r.parts[i]); err != nil {
+				return &resourceError{r.parts[i].conf.Name, fmt.Errorf("stop: %w", err)}
+			}
+		}
+		from = failed
+	}
+}
+
+func (r *runner) startFrom(ctx context.Context, from int) error {
+	for _, p := range r.parts[from:] {
+		began := time.Now()
+		within, cancel := context.WithTimeout(ctx, p.conf.StartTimeout)
+		err := p.Start(within)
+		cancel()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			r.note(p, resources.Failed, err.Error())
+			return &resourceError{p.conf.Name, fmt.Errorf("start: %w", err)}
+		}
+		r.note(p, resources.Active, "")
+		r.log.Info("resource started", "node", r.n.Self, "resource", p.conf.Name, "took", time.Since(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// stopAll stops the resources in reverse order, and again until all are certainly
+// inactive. A stop that fails is reported: it gets this node fenced.
+func (r *runner) stopAll(ctx context.Context) {
+	r.log.Info("stopping group", "node", r.n.Self, "reason", r.why)
+	again := time.Second
+	for i := len(r.parts) - 1; i >= 0; {
+		p := r.parts[i]
+		err := r.stopPart(ctx, p)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			i--
+			continue
+		}
+		r.log.Error("resource does not stop", "node", r.n.Self, "resource", p.conf.Name, "err", err)
+		r.out.send(state.Command{StopFailed: r.report(&resourceError{p.conf.Name, fmt.Errorf("stop: %w", err)})})
+		if !sleep(ctx, again) {
+			return
+		}
+		again = min(2*again, time.Minute)
+	}
+	r.out.send(state.Command{Stopped: r.report(nil)})
+	r.out.flush(ctx)
+}
+
+func (r *runner) stopPart(ctx context.Context, p *part) error {
+	within, cancel := context.WithTimeout(ctx, p.conf.StopTimeout)
+	defer cancel()
+	if err := p.Stop(within); err != nil {
+		r.note(p, resources.Unknown, err.Error())
+		return err
+	}
+	r.note(p, resources.Inactive, "")
+	return nil
+}
+
+func (r *runner) note(p *part, s resources.State, detail string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.state, p.detail = s, detail
+}
+
+// sleep waits, and reports false if ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,274 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/api"
+	"github.com/hamgr/hamgr/cluster/link"
+	"github.com/hamgr/hamgr/cluster/scheduler"
+	"github.com/hamgr/hamgr/cluster/state"
+)
+
+// Status tells what this node knows, with or without quorum.
+func (b backend) Status(context.Context) (api.Status, error) {
+	n := b.n
+	log := n.replicated.Status()
+	s := n.replica.State()
+	view := n.coord.View()
+	st := api.Status{
+		Schema: api.Schema, Cluster: n.Config.Cluster.Name, Node: n.Self, Version: n.Version,
+		Formed: log.Formed, Waiting: log.Waiting,
+		Dropped: dropped(n.link.Counters()),
+	}
+	st.Coordinator, _ = n.replicated.Coordinator()
+	silent := n.trust.silence()
+	st.Quorate = st.Coordinator != "" && silent < n.Config.Cluster.DetectionTime
+	if !st.Quorate {
+		st.Note = fmt.Sprintf("no coordinator heard for %s: what is shown may be old", silent.Round(100*time.Millisecond))
+	}
+	st.Nodes = n.nodeStatus(s, view, st.Coordinator)
+	st.Tolerates = tolerates(st.Nodes, st.Quorate)
+	for _, name := range s.GroupNames() {
+		st.Groups = append(st.Groups, n.groupStatus(s, view, s.Groups[name]))
+	}
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.Operations))) {
+		st.Operations = append(st.Operations, operationStatus(s.Operations[id]))
+	}
+	st.Failures = failureStatus(s)
+	st.Problems = problems(n, s, st)
+	return st, nil
+}
+
+// tolerates is how many of the voters that answer now may still fail before the majority is gone.
+func tolerates(nodes []api.NodeStatus, quorate bool) int {
+	if !quorate {
+		return 0
+	}
+	there := 0
+	for _, n := range nodes {
+		if n.State == api.NodeAlive || n.State == api.NodeSuspect {
+			there++
+		}
+	}
+	return max(0, there-(len(nodes)/2+1))
+}
+
+func (n *Node) nodeStatus(s *state.State, view scheduler.View, coord string) []api.NodeStatus {
+	health := map[string]link.PeerHealth{}
+	for _, h := range n.link.Health() {
+		health[h.Node] = h
+	}
+	gossip := n.membership.View()
+	var all []api.NodeStatus
+	for _, c := range n.Config.Nodes {
+		st := api.NodeStatus{
+			Name: c.Name, Role: c.Role, Coordinator: c.Name == coord,
+			Fencing: api.FencingStatus{Levels: c.Fencing, LastProven: lastProven(s, c.Name)},
+		}
+		if r := s.Nodes[c.Name]; r != nil {
+			st.Boot, st.Unclean, st.UncleanReason, st.FenceOp = r.Boot, r.Unclean != "", r.Unclean, r.Op
+		}
+		if c.Name == n.Self {
+			zero := int64(0)
+			st.State, st.Boot, st.ContactAgeMS, st.Applied = api.NodeAlive, n.Boot, &zero, n.replicated.Status().Applied
+			all = append(all, st)
+			continue
+		}
+		h := health[c.Name]
+		st.State = gossip[c.Name].State.String()
+		st.ContactAgeMS = ageOrNil(h.ContactAgeMS)
+		st.Applied = n.coord.AppliedBy(c.Name)
+		if st.State == api.NodeAlive && h.ContactAgeMS > (n.Config.Cluster.DetectionTime/4).Milliseconds() {
+			st.State = api.NodeSuspect
+		}
+		for _, l := range h.Links {
+			st.Links = append(st.Links, api.LinkStatus{
+				Address: l.Address, UDPAgeMS: ageOrNil(l.PacketAgeMS), TCPAgeMS: ageOrNil(l.StreamAgeMS), Error: l.LastError,
+			})
+		}
+		all = append(all, st)
+	}
+	return all
+}
+
+// lastProven is when power was last read back off at the node's devices.
+func lastProven(s *state.State, node string) time.Time {
+	var newest int64
+	for _, o := range s.Operations {
+		if o.Node == node && o.Proof != nil && o.Proof.Kind == state.PowerOff {
+			newest = max(newest, o.EndedAt, o.At)
+		}
+	}
+	return displayTime(newest)
+}
+
+func (n *Node) groupStatus(s *state.State, view scheduler.View, g *state.Group) api.GroupStatus {
+	st := api.GroupStatus{Name: g.Name}
+	if g.Grant == nil {
+		st.State = api.GroupWaiting
+		st.Detail = scheduler.Waiting(s, view, g.Name)
+		if g.Released != nil {
+			st.Token = g.Released.Token
+		}
+		switch {
+		case len(g.Found) > 0:
+			st.State = api.GroupBlocked
+		case len(g.Failures) > 0:
+			st.State = api.GroupFailed
+		}
+		return st
+	}
+	gr := g.Grant
+	st.Node, st.Token, st.Since = gr.Node, gr.Token, displayTime(gr.At)
+	st.State = map[state.GrantPhase]string{
+		state.Granted: api.GroupStarting, state.Started: api.GroupRunning, state.Stopping: api.GroupStopping,
+	}[gr.Phase]
+	st.Detail = gr.StopReason
+	if owner := s.Nodes[gr.Node]; owner != nil && owner.Unclean != "" {
+		st.State = api.GroupBlocked
+		st.Detail = fmt.Sprintf("%s may still hold it, and is not proven off: %s", gr.Node, owner.Unclean)
+	}
+	if r := n.groups.runner(g.Name); r != nil && r.grant.Token == gr.Token {
+		st.Resources = r.status()
+	}
+	return st
+}
+
+// status gives what the runner knows of its resources.
+func (r *runner) status() []api.ResourceStatus {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []api.ResourceStatus
+	for _, p := range r.parts {
+		all = append(all, api.ResourceStatus{Name: p.conf.Name, Kind: p.conf.Kind, State: p.state.String(), Detail: p.detail})
+	}
+	return all
+}
+
+func operationStatus(o *state.Operation) api.Operation {
+	st := api.Operation{
+		Op: o.ID, Node: o.Node, Boot: o.Boot, Action: string(o.Action), Phase: phase(o.Phase),
+		Executor: o.Executor, Reason: o.Reason, By: o.By, Proof: proofText(o.Proof), Error: o.Error,
+		StartedAt: displayTime(o.At),
+	}
+	if o.By == state.ByCluster {
+		st.By = ""
+	}
+	end := o.EndedAt
+	if o.Open() {
+		end = time.Now().UnixMilli()
+		if o.Failures > 0 && o.Phase == state.Shooting {
+			st.Phase = api.PhaseFailed
+		}
+	}
+	if o.At > 0 {
+		st.TookMS = max(0, end-o.At)
+	}
+	return st
+}
+
+func failureStatus(s *state.State) []api.Failure {
+	var all []api.Failure
+	for _, name := range s.GroupNames() {
+		failures := s.Groups[name].Failures
+		for _, node := range slices.Sorted(maps.Keys(failures)) {
+			f := failures[node]
+			all = append(all, api.Failure{Group: name, Resource: f.Resource, Node: node, Reason: f.Error, Count: f.Count, At: displayTime(f.At)})
+		}
+	}
+	return all
+}
+
+// problems says what is wrong and what to do, worst first.
+func problems(n *Node, s *state.State, st api.Status) []api.Problem {
+	var alarms, warnings []api.Problem
+	alarm := func(text, cure string) {
+		alarms = append(alarms, api.Problem{Severity: api.SeverityAlarm, Text: text, Cure: cure})
+	}
+	warn := func(text, cure string) {
+		warnings = append(warnings, api.Problem{Severity: api.SeverityWarning, Text: text, Cure: cure})
+	}
+
+	if !st.Quorate {
+		alarm("this node hears no coordinator: "+orElse(st.Waiting, "a majority of the nodes is missing"), "bring the other nodes back, or their network")
+	}
+	for _, name := range s.NodeNames() {
+		if o := s.OpenOperation(name); o != nil && o.Failures > 0 && o.Phase == state.Shooting {
+			alarm(fmt.Sprintf("fencing of %s fails (%d times): %s", name, o.Failures, o.Error),
+				"what "+name+" holds cannot be taken over before its power is proven off: hamgr fence status "+name)
+		}
+	}
+	for _, g := range st.Groups {
+		switch g.State {
+		case api.GroupBlocked, api.GroupFailed:
+			alarm(fmt.Sprintf("group %s does not run: %s", g.Name, g.Detail), "")
+		case api.GroupWaiting:
+			if g.Detail != "" {
+				warn(fmt.Sprintf("group %s does not run: %s", g.Name, g.Detail), "")
+			}
+		}
+	}
+	for _, node := range st.Nodes {
+		if node.State == api.NodeDead || node.State == api.NodeUnknown {
+			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "")
+		}
+	}
+	if s.Digest != "" && s.Digest != seed(n.Config).Digest {
+		warn("this node's configuration file differs from the cluster's", "make the files of all nodes the same")
+	}
+	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {
+		warn("no further failure is tolerated", "")
+	}
+	for _, w := range n.Config.Warnings {
+		warnings = append(warnings, api.Problem{Severity: api.SeverityNotice, Text: w.Msg, Cure: w.Cure})
+	}
+	return append(alarms, warnings...)
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
+}
+
+// displayTime turns Unix milliseconds into a time for display; 0 is no time.
+func displayTime(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+func ageOrNil(ms int64) *int64 {
+	if ms == link.Never {
+		return nil
+	}
+	return &ms
+}
+
+// dropped gives what the link refused, by reason; what was never refused is left out.
+func dropped(c link.Counters) map[string]uint64 {
+	counts := map[string]uint64{}
+	for prefix, drops := range map[string]any{"packets_": c.Packets, "conns_": c.Conns} {
+		b, err := json.Marshal(drops)
+		if err != nil {
+			continue
+		}
+		byReason := map[string]uint64{}
+		if json.Unmarshal(b, &byReason) != nil {
+			continue
+		}
+		for reason, n := range byReason {
+			if n > 0 && reason != "copies" {
+				counts[prefix+reason] = n
+			}
+		}
+	}
+	return counts
+}

@@ -1,0 +1,288 @@
+// Package sim runs whole clusters in virtual time: real daemons (package node) on
+// hosts, a network, BMCs and shared storage that are simulated. It must be used
+// inside a testing/synctest bubble.
+//
+// Three judges watch every step. The storage (resources/fake) sees who may write at
+// each instant; the invariants of package state are checked over every entry that any
+// node applies; and the nodes must agree on the state after each entry.
+package sim
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+	bmc "github.com/hamgr/hamgr/agents/fake"
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/link"
+	"github.com/hamgr/hamgr/cluster/link/linktest"
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/resources"
+	storage "github.com/hamgr/hamgr/resources/fake"
+)
+
+// Options shape a cluster.
+type Options struct {
+	Nodes     []string      // members; default alpha, beta, gamma
+	Groups    []string      // default db
+	Prefer    []string      // of every group
+	Detection time.Duration // default 3s
+	BootTime  time.Duration // from power on to the daemon's start; default 10s
+	Resource  string        // further TOML keys of every resource
+	Seed      uint64
+}
+
+// Cluster is a simulated cluster.
+type Cluster struct {
+	Options
+	Net     *linktest.Network
+	Storage *storage.World
+	BMC     map[string]*bmc.Device
+
+	t     testing.TB
+	key   link.Key
+	hosts map[string]*Host
+	wg    sync.WaitGroup
+	logs  bytes.Buffer
+
+	mu       sync.Mutex
+	errs     []error
+	digests  map[uint64]string // of the state after each entry
+	newest   *state.State
+	timeline []string
+}
+
+// New makes a cluster whose hosts are off. The cluster is taken down, and judged, when the test
+// ends.
+func New(t testing.TB, o Options) *Cluster {
+	if len(o.Nodes) == 0 {
+		o.Nodes = []string{"alpha", "beta", "gamma"}
+	}
+	if len(o.Groups) == 0 {
+		o.Groups = []string{"db"}
+	}
+	if o.Detection == 0 {
+		o.Detection = 3 * time.Second
+	}
+	if o.BootTime == 0 {
+		o.BootTime = 10 * time.Second
+	}
+	c := &Cluster{
+		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
+		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
+		digests: map[uint64]string{}, newest: &state.State{},
+	}
+	var err error
+	if c.key, err = link.GenerateKey(); err != nil {
+		t.Fatal(err)
+	}
+	c.Net.Delay(200*time.Microsecond, 600*time.Microsecond)
+	for i, name := range o.Nodes {
+		c.hosts[name] = newHost(c, name, i+1)
+		c.BMC[name] = bmc.New()
+		c.BMC[name].OnPower = func(_ string, s agents.PowerState) { c.hosts[name].power(s) }
+		c.BMC[name].Behave(bmc.Behavior{Answer: 2 * time.Millisecond})
+	}
+	t.Cleanup(c.close)
+	return c
+}
+
+// Start boots all hosts at once, and waits until every group runs.
+func (c *Cluster) Start() {
+	c.t.Helper()
+	for _, name := range c.Nodes {
+		c.Boot(name)
+	}
+	c.WaitRunning(20 * c.Detection)
+}
+
+// config is the cluster's file, as the given host understands it.
+func (c *Cluster) config(host string) *config.Config {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[cluster]\nname = \"sim\"\nkey_file = \"/etc/hamgr/cluster.key\"\ndetection_time = \"%s\"\n", c.Detection)
+	for i, n := range c.Nodes {
+		fmt.Fprintf(&b, "[[node]]\nname = %q\naddresses = [\"10.0.0.%d\", \"10.1.0.%d\"]\nfencing = [[\"%s-bmc\"]]\n", n, i+1, i+1, n)
+		fmt.Fprintf(&b, "[[fence_device]]\nname = \"%s-bmc\"\nagent = \"fake\"\ndevice = %q\n", n, n)
+	}
+	prefer, err := json.Marshal(append([]string{}, c.Prefer...))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	for _, g := range c.Groups {
+		fmt.Fprintf(&b, "[[group]]\nname = %q\nprefer = %s\n", g, prefer)
+		for _, r := range []string{"data", "app"} {
+			fmt.Fprintf(&b, "[[group.resource]]\nname = %q\nkind = \"fake\"\n%s\n", r, c.Resource)
+		}
+	}
+	cfg, err := config.Parse("sim.toml", []byte(b.String()), config.Kinds{
+		Agents:    agents.NewRegistry(bmc.Kind(c.BMC)),
+		Resources: resources.NewRegistry(storage.Kind(c.Storage, host)),
+	})
+	if err != nil {
+		c.t.Fatalf("%v\n%s", err, b.String())
+	}
+	return cfg
+}
+
+// applied is called for every entry that any node applies.
+func (c *Cluster) applied(host string, index uint64, before, after *state.State) {
+	err := errors.Join(state.CheckStep(before, after), state.Check(after))
+	b, e := json.Marshal(after)
+	sum := sha256.Sum256(b)
+	digest := string(sum[:8])
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err = errors.Join(err, e); err != nil {
+		c.errs = append(c.errs, fmt.Errorf("%s applied entry %d: %w", host, index, err))
+	}
+	if other, ok := c.digests[index]; ok && other != digest {
+		c.errs = append(c.errs, fmt.Errorf("%s has another state than the others after entry %d: %s", host, index, b))
+	}
+	c.digests[index] = digest
+	if after.Applied > c.newest.Applied {
+		c.newest = after
+	}
+}
+
+// State is the newest state that any node applied.
+func (c *Cluster) State() *state.State {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.newest
+}
+
+// Owner is the node that holds the group by the newest state; empty if none does.
+func (c *Cluster) Owner(group string) string {
+	if g := c.State().Groups[group]; g != nil && g.Grant != nil {
+		return g.Grant.Node
+	}
+	return ""
+}
+
+// Coordinator is the host that leads; empty if none does.
+func (c *Cluster) Coordinator() string {
+	for _, name := range c.Nodes {
+		if n := c.hosts[name].daemon(); n != nil && !c.hosts[name].mute() && n.Coordinates() {
+			return name
+		}
+	}
+	return ""
+}
+
+// WaitRunning waits until every group runs completely on one host, by the storage's
+// word and by the replicated state's.
+func (c *Cluster) WaitRunning(limit time.Duration) {
+	c.t.Helper()
+	c.WaitFor(limit, "every group runs once", func() bool {
+		for _, g := range c.Groups {
+			if !c.Runs(g) {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// Runs reports whether the group runs completely where it was granted.
+func (c *Cluster) Runs(group string) bool {
+	g := c.State().Groups[group]
+	if g == nil || g.Grant == nil || g.Grant.Phase != state.Started {
+		return false
+	}
+	n := 0
+	for _, h := range c.Storage.Active() {
+		if h.Group == group && h.Host == g.Grant.Node && h.Token == g.Grant.Token && h.Started {
+			n++
+		}
+	}
+	return n == 2
+}
+
+// WaitFor waits, in virtual time, until the condition holds.
+func (c *Cluster) WaitFor(limit time.Duration, what string, holds func() bool) {
+	c.t.Helper()
+	for end := time.Now().Add(limit); ; {
+		if holds() {
+			return
+		}
+		if time.Now().After(end) {
+			c.t.Fatalf("not within %s: %s\n%s", limit, what, c.Report())
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// Problems are the breaches that the judges saw so far.
+func (c *Cluster) Problems() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	errs := slices.Clone(c.errs)
+	for _, v := range c.Storage.Violations() {
+		errs = append(errs, fmt.Errorf("S1: %s", v))
+	}
+	return errors.Join(errs...)
+}
+
+// Report is what a person needs to understand a failure.
+func (c *Cluster) Report() string {
+	var b strings.Builder
+	c.mu.Lock()
+	fmt.Fprintf(&b, "faults:\n  %s\n", strings.Join(c.timeline, "\n  "))
+	c.mu.Unlock()
+	if s, err := json.MarshalIndent(c.State(), "", " "); err == nil {
+		fmt.Fprintf(&b, "state: %s\n", s)
+	}
+	fmt.Fprintf(&b, "storage: %v\n", c.Storage.Active())
+	c.mu.Lock()
+	lines := strings.Split(c.logs.String(), "\n")
+	c.mu.Unlock()
+	if len(lines) > 400 {
+		lines = lines[len(lines)-400:]
+	}
+	fmt.Fprintf(&b, "log:\n%s\n", strings.Join(lines, "\n"))
+	return b.String()
+}
+
+// note adds a line to the timeline of faults.
+func (c *Cluster) note(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.timeline = append(c.timeline, time.Now().Format("04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// Write collects the hosts' logs.
+func (c *Cluster) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.logs.Write(p)
+}
+
+func (c *Cluster) logger(host string) *slog.Logger {
+	level := slog.LevelInfo
+	return slog.New(slog.NewTextHandler(c, &slog.HandlerOptions{Level: level})).With("host", host)
+}
+
+func (c *Cluster) close() {
+	if err := c.Problems(); err != nil {
+		c.t.Errorf("%v\n%s", err, c.Report())
+	}
+	c.Net.HealAll()
+	for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
+		c.Net.Thaw(name)
+		c.Storage.Thaw(name)
+		c.hosts[name].halt()
+	}
+	c.wg.Wait()
+	// memberlist leaves probes in flight; a bubble must not end before they do.
+	time.Sleep(time.Minute)
+}
