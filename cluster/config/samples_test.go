@@ -10,17 +10,12 @@ import (
 	"testing"
 
 	agentkinds "github.com/hamgr/hamgr/agents/registry"
-	"github.com/hamgr/hamgr/resources"
 	resourcekinds "github.com/hamgr/hamgr/resources/registry"
 )
 
 // sampleKinds are the kinds that hamgr is built with.
 func sampleKinds() Kinds {
-	kinds := Kinds{Agents: agentkinds.Default(), Resources: resourcekinds.Default()}
-	if _, ok := kinds.Resources["filesystem"]; !ok {
-		kinds.Resources["filesystem"] = resources.Kind{Options: func() resources.Options { return &mountOptions{} }}
-	}
-	return kinds
+	return Kinds{Agents: agentkinds.Default(), Resources: resourcekinds.Default()}
 }
 
 // Each sample is valid as it stands, and warns only of what it says itself.
