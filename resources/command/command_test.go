@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 			err = r.Start(context.Background())
 		}
 		fmt.Println("started", err)
-		select {}
+		time.Sleep(10 * time.Minute) // it is killed long before
 	}
 	goleak.VerifyTestMain(m)
 }

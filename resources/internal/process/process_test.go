@@ -180,7 +180,7 @@ func TestEndRemembersWhomItFound(t *testing.T) {
 			}
 			return nil, nil
 		},
-		Signal: unix.SIGTERM, Grace: 10 * time.Second,
+		Signal: unix.SIGTERM, Grace: 0,
 	}.End(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,17 @@
+// Package registry lists the resource kinds of the shipped daemon. A new kind is one
+// line here.
+package registry
+
+import (
+	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/command"
+	"github.com/hamgr/hamgr/resources/filesystem"
+)
+
+// Default returns a new registry with every kind.
+func Default() resources.Registry {
+	return resources.NewRegistry(
+		command.Kind(),
+		filesystem.Kind(),
+	)
+}
