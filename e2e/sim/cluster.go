@@ -60,6 +60,15 @@ type Cluster struct {
 	digests  map[uint64]string // of the state after each entry
 	newest   *state.State
 	timeline []string
+	triggers []*trigger
+}
+
+// trigger does something once, when a host applies a certain step.
+type trigger struct {
+	host  string
+	at    func(before, after *state.State) bool
+	do    func()
+	fired bool
 }
 
 // New makes a cluster whose hosts are off. The cluster is taken down, and judged, when the test
@@ -151,6 +160,26 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 	c.digests[index] = digest
 	if after.Applied > c.newest.Applied {
 		c.newest = after
+	}
+	for _, tr := range c.triggers {
+		if !tr.fired && tr.host == host && tr.at(before, after) {
+			tr.fired = true
+			c.wg.Go(tr.do)
+		}
+	}
+}
+
+// when does something once, as soon as the host applies a certain step, and gives a function that tells
+// whether that has happened.
+func (c *Cluster) when(host string, at func(before, after *state.State) bool, do func()) (fired func() bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	tr := &trigger{host: host, at: at, do: do}
+	c.triggers = append(c.triggers, tr)
+	return func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return tr.fired
 	}
 }
 

@@ -1,0 +1,141 @@
+package sim
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	bmc "github.com/hamgr/hamgr/agents/fake"
+)
+
+var (
+	schedules = flag.Int("schedules", 200, "how many random schedules of faults are run")
+	firstSeed = flag.Uint64("seed", 0, "seed of the first schedule; 0 takes one from the clock")
+)
+
+// TestRandomSchedules throws random faults, several at once, at clusters of three and five
+// nodes. At every step the judges watch; at the end everything is healed, and every group has to run
+// again.
+func TestRandomSchedules(t *testing.T) {
+	seed := *firstSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	faults := 0
+	for i := range *schedules {
+		s := seed + uint64(i)
+		t.Run(fmt.Sprint(s), func(t *testing.T) { faults += schedule(t, s) })
+		if t.Failed() {
+			return // one report is long enough
+		}
+	}
+	t.Logf("%d schedules, %d faults", *schedules, faults)
+}
+
+// schedule is one cluster's life under faults. It returns how many there were.
+func schedule(t *testing.T, seed uint64) (faults int) {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	o := Options{Groups: []string{"db", "web"}, Seed: seed, Detection: time.Second, BootTime: 3 * time.Second}
+	if rng.IntN(2) == 0 {
+		o.Nodes = []string{"alpha", "beta", "gamma", "delta", "epsilon"}
+	}
+	run(t, o, func(t *testing.T, c *Cluster) {
+		d := &disorder{c: c, rng: rng}
+		for range 15 + rng.IntN(25) {
+			time.Sleep(time.Duration(rng.Int64N(int64(2500 * time.Millisecond))))
+			d.fault()
+			if c.Problems() != nil {
+				return
+			}
+		}
+		faults = d.faults
+		d.heal()
+		c.WaitRunning(4 * time.Minute)
+	})
+	return faults
+}
+
+// disorder draws faults.
+type disorder struct {
+	c      *Cluster
+	rng    *rand.Rand
+	faults int
+}
+
+func (d *disorder) fault() {
+	c := d.c
+	n := c.Nodes[d.rng.IntN(len(c.Nodes))]
+	other := c.Nodes[d.rng.IntN(len(c.Nodes))]
+	d.faults++
+	switch d.rng.IntN(16) {
+	case 0, 1:
+		c.Crash(n)
+	case 2:
+		c.Reboot(n, time.Duration(d.rng.Int64N(int64(5*time.Second))))
+	case 3, 4:
+		c.Freeze(n)
+	case 5, 6:
+		c.Thaw(n)
+	case 7:
+		c.Cut(n)
+	case 8:
+		c.Heal(n)
+	case 9:
+		c.note("cut from %s to %s", n, other)
+		c.Net.Cut(n, other)
+	case 10:
+		c.note("heal from %s to %s", n, other)
+		c.Net.Heal(n, other)
+	case 11:
+		c.RestartDaemon(n, time.Duration(d.rng.Int64N(int64(2*time.Second))))
+	case 12:
+		b := d.behavior()
+		c.note("BMC of %s: %+v", n, b)
+		c.BMC[n].Behave(b)
+	case 13:
+		c.note("power of %s switched on by hand", n)
+		c.Boot(n)
+	case 14:
+		c.note("%s/app dies on %s: %v", c.Groups[0], n, c.Storage.Kill(n, c.Groups[0], "app"))
+	case 15:
+		loss, twice := d.rng.Float64()*0.2, d.rng.Float64()*0.2
+		c.note("network: %.2f lost, %.2f twice", loss, twice)
+		c.Net.Loss(loss)
+		c.Net.Duplicate(twice)
+	}
+}
+
+// behavior draws how a BMC misbehaves. None of them says off of a machine that runs: no
+// cluster manager survives that without another witness.
+func (d *disorder) behavior() bmc.Behavior {
+	return []bmc.Behavior{
+		{},
+		{Answer: 2 * time.Millisecond},
+		{Command: "refuse"},
+		{Command: "ignore"},
+		{Command: "error"},
+		{Lag: time.Duration(d.rng.Int64N(int64(3 * time.Second)))},
+		{Status: "unknown"},
+		{Stall: []string{"status"}},
+		{Stall: []string{"off"}, Deaf: true},
+		{Rebound: time.Duration(d.rng.Int64N(int64(time.Second))), Rebounds: 2},
+		{Login: true},
+	}[d.rng.IntN(11)]
+}
+
+func (d *disorder) heal() {
+	c := d.c
+	c.note("all is healed")
+	c.Net.HealAll()
+	c.Net.Loss(0)
+	c.Net.Duplicate(0)
+	for _, n := range c.Nodes {
+		c.BMC[n].Behave(bmc.Behavior{})
+		c.BMC[n].Release()
+		c.Heal(n)
+		c.Thaw(n)
+		c.Boot(n)
+	}
+}
