@@ -175,6 +175,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	for {
 		room := streamWindow - c.out.queued - len(c.out.arrived)
 		switch {
+		case done > 0 && done == len(b): // whatever happened since
+			return done, nil
 		case c.closed:
 			return done, net.ErrClosed
 		case c.write.passed():
@@ -183,8 +185,8 @@ func (c *conn) Write(b []byte) (int, error) {
 			return done, c.fail("write", syscall.ECONNRESET)
 		case c.out.from.host.boots != c.out.boots[0]: // a dead host's: goes nowhere
 			return len(b), nil
-		case done == len(b):
-			return done, nil
+		case len(b) == 0:
+			return 0, nil
 		case room > 0:
 			k := min(room, len(b)-done)
 			c.out.push(bytesSegment, append([]byte(nil), b[done:done+k]...))
