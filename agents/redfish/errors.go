@@ -52,13 +52,14 @@ var (
 // message identifiers are kept: a BMC may quote the request, with the password.
 type statusError struct {
 	method     string
+	path       string
 	status     int
 	messageIDs []string
 	retryAfter time.Duration // 0 = not given
 }
 
 func (e *statusError) Error() string {
-	s := fmt.Sprintf("%v: HTTP %d", e.Unwrap(), e.status)
+	s := fmt.Sprintf("%v: %s %s: HTTP %d", e.Unwrap(), e.method, e.path, e.status)
 	if len(e.messageIDs) > 0 {
 		s += " " + strings.Join(e.messageIDs, " ")
 	}
@@ -97,7 +98,8 @@ func (e *statusError) says(ids ...string) bool {
 }
 
 func newStatusError(resp *http.Response, body []byte) *statusError {
-	e := &statusError{method: resp.Request.Method, status: resp.StatusCode, messageIDs: messageIDs(body)}
+	r := resp.Request
+	e := &statusError{method: r.Method, path: clip(r.URL.Path, 120), status: resp.StatusCode, messageIDs: messageIDs(body)}
 	if s := resp.Header.Get("Retry-After"); s != "" {
 		// The form with a date is ignored: a BMC's clock may be years off.
 		if n, err := strconv.Atoi(s); err == nil && n >= 0 && n < 3600 {
@@ -143,7 +145,8 @@ func classify(err error) error {
 		return nil
 	}
 	var wrapped *url.Error
-	if errors.As(err, &wrapped) {
+	sent := errors.As(err, &wrapped)
+	if sent {
 		err = wrapped.Err
 	}
 	var (
@@ -161,9 +164,11 @@ func classify(err error) error {
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("no answer: %w", err)
+	case !sent: // gofish itself does not know what to do with a document
+		return fmt.Errorf("%w: %w", ErrNotRedfish, err)
 	case errors.As(err, &cert), errors.As(err, &unknown):
 		return fmt.Errorf("%w: %w", ErrCertificate, err)
-	case errors.As(err, &record), errors.As(err, &alert):
+	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%w: no TLS as we speak it: %w", ErrNotRedfish, err)
 	case errors.As(err, &netErr) && netErr.Timeout():
 		return fmt.Errorf("%w: no answer: %w", ErrUnreachable, err)
@@ -177,7 +182,10 @@ func word(s string) string {
 	if s == "" {
 		return "<empty>"
 	}
-	const longest = 40
+	return clip(s, 40)
+}
+
+func clip(s string, longest int) string {
 	runes := []rune(s)
 	if len(runes) > longest {
 		runes = append(runes[:longest], '…')

@@ -81,14 +81,14 @@ func (a *agent) read(ctx context.Context, uri string) (*computerSystem, error) {
 func (a *agent) discover(ctx context.Context, name string) (*computerSystem, error) {
 	uris, err := a.members(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("listing the systems: %w", err)
+		return nil, err
 	}
 	var hosts, found []*computerSystem
 	for _, uri := range uris {
 		// A member that cannot be read may be the one that is meant, or make it ambiguous.
 		s, err := a.read(ctx, uri)
 		if err != nil {
-			return nil, fmt.Errorf("looking for the system: %w", err)
+			return nil, err
 		}
 		if s.target == "" {
 			continue
@@ -162,7 +162,7 @@ func (s *computerSystem) isCalled(name string) bool {
 func list(systems []*computerSystem) string {
 	var b []string
 	for _, s := range systems {
-		b = append(b, word(s.uri))
+		b = append(b, clip(s.uri, 120))
 	}
 	return strings.Join(b, ", ")
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"sync"
@@ -111,11 +112,11 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, fmt.Errorf("in the middle of the answer: %w", err)
 	case len(body) > bodyLimit:
-		return nil, fmt.Errorf("%w: longer than %d bytes", ErrNotRedfish, bodyLimit)
+		return nil, fmt.Errorf("%w: %s is longer than %d bytes", ErrNotRedfish, clip(req.URL.Path, 120), bodyLimit)
 	case resp.StatusCode >= 300 && !isRedirect(resp):
 		return nil, newStatusError(resp, body)
 	case resp.StatusCode < 300 && !isObject(body) && !(len(body) == 0 && req.Method != http.MethodGet):
-		return nil, fmt.Errorf("%w: HTTP %d with %s instead of JSON", ErrNotRedfish, resp.StatusCode, word(resp.Header.Get("Content-Type")))
+		return nil, fmt.Errorf("%w: %s is %s instead of JSON (HTTP %d)", ErrNotRedfish, clip(req.URL.Path, 120), mediaType(resp), resp.StatusCode)
 	}
 	if resp.StatusCode == http.StatusCreated && resp.Header.Get("Location") == "" {
 		// A login without Location would leave its session behind; the body names it too.
@@ -130,6 +131,16 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 // repeatable marks the context of a command that may be sent again on a new connection
 // where the BMC closed the old one just then. Off and On may, a login may not.
 type repeatable struct{}
+
+// mediaType names what came instead of JSON, where it is a name: a BMC may quote anything.
+func mediaType(resp *http.Response) string {
+	switch t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t {
+	case "text/html", "text/plain", "application/xml", "text/xml":
+		return t
+	default:
+		return "something else"
+	}
+}
 
 func isRedirect(resp *http.Response) bool {
 	return resp.Header.Get("Location") != "" && (resp.StatusCode == 301 || resp.StatusCode == 302 ||

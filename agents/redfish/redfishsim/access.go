@@ -105,7 +105,7 @@ func (b *BMC) credentials(user, password string) bool {
 // logIn serves POST on the sessions.
 func (b *BMC) logIn(w http.ResponseWriter, r *http.Request) {
 	var body struct{ UserName, Password string }
-	if json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096)).Decode(&body) != nil {
+	if json.NewDecoder(r.Body).Decode(&body) != nil {
 		refuse(w, http.StatusBadRequest, "Base.1.8.MalformedJSON")
 		return
 	}

@@ -139,6 +139,7 @@ func (b *BMC) Up() error {
 	}
 	server := &http.Server{
 		Handler:           http.HandlerFunc(b.serve),
+		BaseContext:       func(net.Listener) context.Context { return b.life },
 		ErrorLog:          log.New(io.Discard, "", 0), // broken handshakes are what it is for
 		ReadHeaderTimeout: 30 * time.Second,
 		IdleTimeout:       time.Minute,

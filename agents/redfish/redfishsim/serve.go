@@ -30,10 +30,12 @@ func (b *BMC) serve(w http.ResponseWriter, r *http.Request) {
 	} else if _, _, ok := r.BasicAuth(); ok {
 		note.Auth = "basic"
 	}
+	// The body is read first: only then does net/http notice a client that goes away. A
+	// broken one is refused as such later.
+	body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<16))
+	r.Body = io.NopCloser(bytes.NewReader(body))
 	if where == AtReset && r.Method == http.MethodPost {
-		body, _ := io.ReadAll(http.MaxBytesReader(w, r.Body, 4096)) // a broken body is refused as such below
 		note.Body = string(body)
-		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
 	b.mu.Lock()
 	f, ok := b.faults[where]
