@@ -41,6 +41,11 @@ const stallTimes = 5
 // stallFloor is the least time for the same.
 const stallFloor = 15 * time.Second
 
+// StallLimit is for how long a node may answer without making progress.
+func StallLimit(detection time.Duration) time.Duration {
+	return max(stallTimes*detection, stallFloor)
+}
+
 // watch turns sightings into liveness, and logs the turns.
 type watch struct {
 	cfg Config
@@ -131,7 +136,7 @@ func (w *watch) liveness(s Sighting, h heard) scheduler.Liveness {
 	if s.GossipBoot != "" && s.GossipBoot != h.boot {
 		l.Boot = "" // it just came back; its hello will tell
 	}
-	limit := max(stallTimes*w.cfg.DetectionTime, stallFloor)
+	limit := StallLimit(w.cfg.DetectionTime)
 	switch {
 	case w.gone(s):
 		l.Gone = fmt.Sprintf("silent on every link for %s, gossip says %s", age.Round(time.Millisecond), s.Gossip)
