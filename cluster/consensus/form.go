@@ -105,7 +105,7 @@ func (l *Log) judge(answers map[string]answer) (waiting string, ready bool) {
 		case !answered:
 			silent = append(silent, node)
 		case a.Formed:
-			return fmt.Sprintf("waits to be added by the coordinator of the cluster that %s belongs to", node), false
+			return fmt.Sprintf("waits for the coordinator of the cluster that %s belongs to", node), false
 		default:
 			empty = append(empty, node)
 		}
