@@ -1,0 +1,114 @@
+package redfish
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/hamgr/hamgr/agents"
+)
+
+// FuzzSystem: whatever a BMC sends, off is read only out of a document in which the exact
+// property PowerState is, once, the exact word Off.
+func FuzzSystem(f *testing.F) {
+	for _, s := range []string{
+		systemDocument(`"PowerState":"Off",`),
+		systemDocument(`"PowerState":"On",`),
+		systemDocument(`"powerstate":"Off",`),
+		systemDocument(`"PowerState":"On","PowerState":"Off",`),
+		systemDocument(`"PowerState":"\u004fff","UUID":null,"SerialNumber":7,`),
+		systemDocument(`"Oem":{"PowerState":"Off"},`),
+		`{"@odata.type":"#ComputerSystem.v1_0_0.ComputerSystem","PowerState":{"Off":1},"Actions":[]}`,
+		"<html>", "{", "{}", "null", "[]", `{"a":1}{"b":2}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		s, err := parseSystem("/x", doc)
+		if err != nil {
+			return
+		}
+		r := s.reading()
+		if r.Detail == "" || strings.ContainsAny(r.Detail, "\n\x00\x1b") || len(r.Detail) > 200 {
+			t.Errorf("detail %q", r.Detail)
+		}
+		var loose map[string]any
+		if json.Unmarshal(doc, &loose) != nil {
+			t.Fatalf("read %v out of broken JSON", r)
+		}
+		if (r.State == agents.Off) != (loose["PowerState"] == "Off") {
+			t.Errorf("read %v of %v", r, loose["PowerState"])
+		}
+		if n := bytes.Count(doc, []byte(`"PowerState"`)); r.State == agents.Off && n == 0 && !bytes.Contains(doc, []byte(`\u`)) {
+			t.Errorf("off without a PowerState")
+		}
+	})
+}
+
+// FuzzDocuments: the other parsers neither panic nor hand out what is not there.
+func FuzzDocuments(f *testing.F) {
+	f.Add([]byte(`{"Members":[{"@odata.id":"/redfish/v1/Systems/1"}],"Members@odata.nextLink":"/x"}`))
+	f.Add([]byte(`{"Members":[null,{"@odata.id":7}]}`))
+	f.Add([]byte(`{"Parameters":[{"Name":"ResetType","AllowableValues":["On",null,"ForceOff"]}]}`))
+	f.Add([]byte(`{"error":{"code":"Base.1.8.GeneralError","@Message.ExtendedInfo":[{"MessageId":"IDRAC.2.8.SYS403"}]}}`))
+	f.Add([]byte(`{"error":[]}`))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		if members, _, err := parseCollection(doc); err == nil {
+			for _, m := range members {
+				if m == "" {
+					t.Error("a member without a name")
+				}
+			}
+		}
+		if values, err := parseActionInfo(doc); err != nil && values != nil {
+			t.Error("values out of a broken document")
+		}
+		for _, id := range messageIDs(doc) {
+			if strings.ContainsAny(id, " \n\"'\\$") || len(id) > 80 {
+				t.Errorf("message identifier %q", id)
+			}
+		}
+	})
+}
+
+// FuzzReference: no link of a document leads away from the BMC.
+func FuzzReference(f *testing.F) {
+	for _, s := range []string{"/redfish/v1", "//x/y", "https://10.9.0.12/x", "@x/", "/\\x", "/..//x", "/x#y", "https:/x", "/%2e%2e//x"} {
+		f.Add(s)
+	}
+	base := address{scheme: "https", host: "10.9.0.12"}
+	f.Fuzz(func(t *testing.T, ref string) {
+		path, err := base.reference(ref)
+		if err != nil {
+			return
+		}
+		// As gofish does it: by joining text.
+		u, err := url.Parse(base.endpoint() + path)
+		if err != nil || u.Host != base.host || u.Scheme != base.scheme || u.User != nil {
+			t.Errorf("%q became %q, which leads to %v, %v", ref, path, u, err)
+		}
+	})
+}
+
+// FuzzStatusError: a refusal shows nothing of the body but message identifiers.
+func FuzzStatusError(f *testing.F) {
+	f.Add(503, "Base.1.8.SessionLimitExceeded", "7")
+	f.Add(401, "quoted "+testPassword, "Wed, 21 Oct 2015 07:28:00 GMT")
+	f.Add(200, "", "-1")
+	f.Fuzz(func(t *testing.T, status int, id, after string) {
+		body, _ := json.Marshal(map[string]any{"error": map[string]any{"code": id, "message": id}})
+		resp := &http.Response{StatusCode: status, Header: http.Header{}, Request: httptest.NewRequest(http.MethodGet, "/redfish/v1/", nil)}
+		resp.Header.Set("Retry-After", after)
+		e := newStatusError(resp, body)
+		if e.Unwrap() == nil || strings.ContainsAny(e.Error(), "\n\"") {
+			t.Errorf("error %q", e)
+		}
+		if e.retryAfter < 0 || e.retryAfter.Hours() > 1 {
+			t.Errorf("wait %v", e.retryAfter)
+		}
+	})
+}
