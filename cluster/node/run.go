@@ -180,3 +180,13 @@ func notify(log *slog.Logger, what string) {
 		log.Warn("systemd not notified", "err", err)
 	}
 }
+
+// NewKeyFile makes the cluster key, the one secret of a cluster. It never overwrites a file:
+// then the error is fs.ErrExist.
+func NewKeyFile(path string) error {
+	key, err := link.GenerateKey()
+	if err != nil {
+		return err
+	}
+	return link.WriteKeyFile(path, key)
+}

@@ -2,32 +2,36 @@ package main
 
 import (
 	"context"
-	"errors"
 
-	"github.com/hamgr/hamgr/agents/registry"
 	"github.com/hamgr/hamgr/cluster/config"
-	"github.com/hamgr/hamgr/cluster/link"
+	"github.com/hamgr/hamgr/cluster/node"
 )
 
 // All that the commands want of the daemon's side is in this file.
 
-func runDaemon(_ context.Context, o daemonOptions) error {
-	if _, err := config.Load(o.configPath, kinds()); err != nil {
-		return err
-	}
-	return errors.New("this build has no daemon")
+func runDaemon(ctx context.Context, o daemonOptions) error {
+	return node.Run(ctx, node.Options{
+		ConfigPath: o.configPath, Node: o.node, DataDir: o.dataDir, Socket: o.socket,
+		BootID: o.bootID, Version: version().Version, Log: o.log,
+	})
 }
 
-func kinds() config.Kinds { return config.Kinds{Agents: registry.Default()} }
+func kinds() config.Kinds { return node.Kinds() }
 
 // newKeyFile writes a new cluster key. It never overwrites: fs.ErrExist.
-func newKeyFile(path string) error {
-	key, err := link.GenerateKey()
-	if err != nil {
-		return err
-	}
-	return link.WriteKeyFile(path, key)
-}
+func newKeyFile(path string) error { return node.NewKeyFile(path) }
 
 // timings gives what follows from detection_time, and the worst case of each node's failover.
-func timings(*config.Config) ([]timing, []failover) { return nil, nil }
+func timings(c *config.Config) (times []timing, failovers []failover) {
+	pace, worst := node.Timings(c)
+	for _, t := range pace {
+		times = append(times, timing{t.Name, t.Value.Milliseconds(), t.Meaning})
+	}
+	for _, f := range worst {
+		failovers = append(failovers, failover{
+			Node: f.Node, DetectMS: f.Detect.Milliseconds(), FenceMS: f.Fence.Milliseconds(),
+			StartMS: f.Start.Milliseconds(), TotalMS: f.Total().Milliseconds(),
+		})
+	}
+	return times, failovers
+}
