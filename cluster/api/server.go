@@ -42,9 +42,9 @@ type route struct {
 // connection must have a method Peer() string that gives the verified name of the far
 // end. The error is nil unless accepting failed before ctx ended.
 func Serve(ctx context.Context, l net.Listener, face Face, log *slog.Logger) error {
-	var running sync.RWMutex // read-locked by each request
+	running := new(requests)
 	server := &http.Server{
-		Handler:           face.handler(&running),
+		Handler:           face.handler(running),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ConnContext:       withPeer,
 		ReadHeaderTimeout: headerTimeout,
@@ -71,16 +71,41 @@ func Serve(ctx context.Context, l net.Listener, face Face, log *slog.Logger) err
 	if err == nil {
 		<-failed
 	}
-	running.Lock() // waits for the requests that run, and keeps late ones out
+	running.end()
 	return err
 }
 
-func (f Face) handler(running *sync.RWMutex) http.Handler {
+// requests are those that run.
+type requests struct {
+	mu    sync.Mutex
+	ended bool
+	sync.WaitGroup
+}
+
+// begin admits one more, which is done with Done, unless the end has come.
+func (r *requests) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		r.Add(1)
+	}
+	return !r.ended
+}
+
+// end keeps late ones out, and waits for those that run.
+func (r *requests) end() {
+	r.mu.Lock()
+	r.ended = true
+	r.mu.Unlock()
+	r.Wait()
+}
+
+func (f Face) handler(running *requests) http.Handler {
 	mux := http.NewServeMux()
 	for _, rt := range f.routes {
 		mux.HandleFunc(rt.method+" "+rt.path, func(w http.ResponseWriter, r *http.Request) {
-			if running.TryRLock() {
-				defer running.RUnlock()
+			if running.begin() {
+				defer running.Done()
 				rt.answer(w, r)
 			}
 		})
@@ -97,7 +122,8 @@ func (f Face) handler(running *sync.RWMutex) http.Handler {
 
 // answer bounds one request in size and time, and serves it.
 func (rt route) answer(w http.ResponseWriter, r *http.Request) {
-	// The deadline is for the body alone: left in place it would end the request's context.
+	// The deadline is for the body alone: left in place it would end the request's context,
+	// because net/http goes on reading to learn whether the asker is still there.
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(headerTimeout))
 	body, err := readAll(http.MaxBytesReader(w, r.Body, rt.limit))

@@ -18,7 +18,7 @@ var off = FenceRequest{Node: "gamma", Action: ActionOff, By: "anna", Reason: "sm
 
 func TestFenceStreamsItsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := overPipes(t, "beta", fake{forwarded: func(_ context.Context, peer string, req FenceRequest, observe func(FenceEvent)) (FenceResult, error) {
+		c := overPipes(t, "beta", fake{forwarded: func(ctx context.Context, peer string, req FenceRequest, observe func(FenceEvent)) (FenceResult, error) {
 			if peer != "beta" || req != off {
 				return FenceResult{}, fmt.Errorf("peer %q asks %+v", peer, req)
 			}
@@ -26,7 +26,7 @@ func TestFenceStreamsItsProgress(t *testing.T) {
 				time.Sleep(time.Minute) // longer than silence: empty lines keep the stream alive
 				observe(FenceEvent{Op: 7, Phase: PhaseOff, Text: fmt.Sprint("step ", i)})
 			}
-			return FenceResult{Op: 7, Node: req.Node, Phase: PhaseDone, Proof: "read off"}, nil
+			return FenceResult{Op: 7, Node: req.Node, Phase: PhaseDone, Proof: "read off"}, ctx.Err()
 		}})
 		begin := time.Now()
 		var seen []time.Duration
@@ -217,6 +217,52 @@ func TestServeStops(t *testing.T) {
 		}
 		if _, err := c.Fence(t.Context(), off, nil); !errors.Is(err, ErrUnreachable) {
 			t.Errorf("after the stop: %v", err)
+		}
+	})
+}
+
+// A backend that is slow to leave is waited for, although its asker is given up.
+func TestServeWaitsForItsBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes("beta")
+		var left atomic.Bool
+		stop := start(t, l, Nodes(fake{call: func(ctx context.Context, _, _ string, _ []byte) ([]byte, error) {
+			<-ctx.Done()
+			time.Sleep(10 * stopGrace)
+			left.Store(true)
+			return nil, nil
+		}}))
+		c := client(t, l.dial)
+		answer := make(chan error, 1)
+		go func() {
+			_, err := c.Call(t.Context(), "report", nil)
+			answer <- err
+		}()
+		time.Sleep(time.Second)
+		stop()
+		if !left.Load() {
+			t.Error("stopped while the backend was at work")
+		}
+		if err := <-answer; !errors.Is(err, ErrUnknownOutcome) {
+			t.Errorf("the asker was told %v", err)
+		}
+	})
+}
+
+// The deadline for a request's body does not end a request that takes longer.
+func TestSlowStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipes("")
+		start(t, l, Operator(fake{status: func(ctx context.Context) (Status, error) {
+			select {
+			case <-ctx.Done():
+				return Status{}, context.Cause(ctx)
+			case <-time.After(2 * headerTimeout):
+				return Status{Node: "alpha"}, nil
+			}
+		}}))
+		if s, err := client(t, l.dial).Status(t.Context()); err != nil || s.Node != "alpha" {
+			t.Errorf("got %+v, %v", s, err)
 		}
 	})
 }
