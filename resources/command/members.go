@@ -49,7 +49,7 @@ func (c *command) members(rec record) ([]process.Process, error) {
 	}
 	ours := map[int]bool{}
 	for _, p := range all {
-		if p.Kernel || p.PID == os.Getpid() {
+		if exempt(p) {
 			continue
 		}
 		if inSession(p, rec, all) || c.marked(p) {
@@ -59,7 +59,7 @@ func (c *command) members(rec record) ([]process.Process, error) {
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if !ours[p.PID] && ours[p.Parent] && p.PID != os.Getpid() {
+			if !ours[p.PID] && ours[p.Parent] && !exempt(p) {
 				ours[p.PID], grown = true, true
 			}
 		}
@@ -75,6 +75,11 @@ func (c *command) members(rec record) ([]process.Process, error) {
 		}
 	}
 	return running, nil
+}
+
+// exempt are those that are never ended, whatever marks they bear.
+func exempt(p process.Process) bool {
+	return p.Kernel || p.PID == 1 || p.PID == os.Getpid()
 }
 
 // inSession reports whether p is the recorded process or in its session or group. The

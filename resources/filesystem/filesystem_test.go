@@ -86,6 +86,26 @@ func TestParseTable(t *testing.T) {
 	}
 }
 
+// A mount that the kernel has just named is never taken for absent because the table
+// came torn.
+func TestTornTableIsReadAgain(t *testing.T) {
+	const whole = "36 35 98:0 / /a rw - ext3 /dev/a rw\n37 35 98:1 / /b rw - ext3 /dev/b rw\n"
+	reads := 0
+	table, err := readTable(func() ([]byte, error) {
+		if reads++; reads < 3 {
+			return []byte(whole[:strings.Index(whole, "37")]), nil
+		}
+		return []byte(whole), nil
+	}, 37, true)
+	if err != nil || len(table) != 2 || reads != 3 {
+		t.Errorf("%+v %v after %d reads", table, err, reads)
+	}
+	_, err = readTable(func() ([]byte, error) { return nil, nil }, 37, true)
+	if !errors.Is(err, errTorn) {
+		t.Errorf("a mount that never shows: %v", err)
+	}
+}
+
 // escape mangles as the kernel does (mangle_path in fs/seq_file.c).
 var escape = strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`)
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,8 +24,9 @@ import (
 	"github.com/hamgr/hamgr/resources"
 )
 
-// The tests mount for real, in a mount namespace of their own: the test binary runs
-// itself again in one. The second role is a process that uses a mount.
+// The tests mount and kill for real, in a mount and PID namespace of their own, so that
+// no mistake reaches the host: the test binary runs itself again in one. The second role
+// is a process that uses a mount.
 const (
 	namespaceVariable = "FILESYSTEM_TEST_NAMESPACE"
 	userVariable      = "FILESYSTEM_TEST_USER"
@@ -39,6 +41,10 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "make mounts private:", err)
 			os.Exit(1)
 		}
+		if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil || os.Getpid() != 1 {
+			fmt.Fprintln(os.Stderr, "no PID namespace:", err)
+			os.Exit(1)
+		}
 		goleak.VerifyTestMain(m)
 		return
 	}
@@ -46,13 +52,14 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "these tests mount file systems on loop devices and must run as root")
 		os.Exit(1)
 	}
+	runtime.LockOSThread() // Pdeathsig is about this thread
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = append(os.Environ(), namespaceVariable+"=1")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWPID, Pdeathsig: unix.SIGKILL}
 	err := cmd.Run()
 	if cmd.ProcessState == nil {
-		fmt.Fprintln(os.Stderr, "run in a mount namespace:", err)
+		fmt.Fprintln(os.Stderr, "run in a namespace:", err)
 		os.Exit(1)
 	}
 	os.Exit(cmd.ProcessState.ExitCode())
@@ -220,7 +227,10 @@ func TestLifeOfADisk(t *testing.T) {
 
 func TestOddPaths(t *testing.T) {
 	for _, name := range []string{"a b", "a\nb", `a\b`, `a\040b`, "a\tb", "ü#", "-"} {
-		root := t.TempDir()
+		root := filepath.Join(t.TempDir(), "link") // the kernel knows the mount by another path than we
+		if err := os.Symlink(t.TempDir(), root); err != nil {
+			t.Fatal(err)
+		}
 		other := mounted(t, Options{Device: "decoy", Mountpoint: filepath.Join(root, "decoy"), Fstype: "tmpfs"})
 		f := mounted(t, Options{Device: "so urce" + name, Mountpoint: filepath.Join(root, name), Fstype: "tmpfs"})
 		runs := user(t, "cwd", f.opts.Mountpoint)
@@ -362,7 +372,7 @@ func TestCovered(t *testing.T) {
 func TestMountInside(t *testing.T) {
 	f := mounted(t, Options{Device: disk(t), Mountpoint: filepath.Join(t.TempDir(), "m"), Fstype: "ext4"})
 	inner := mounted(t, Options{Device: "inner", Mountpoint: filepath.Join(f.opts.Mountpoint, "i"), Fstype: "tmpfs"})
-	if err := f.Stop(deadline(t, 200*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), inner.opts.Mountpoint) {
+	if err := f.Stop(deadline(t, 500*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), inner.opts.Mountpoint) {
 		t.Errorf("stop: %v", err)
 	}
 	mustStop(t, inner)

@@ -32,7 +32,7 @@ func (f *filesystem) look() (view, error) {
 	if err != nil {
 		return view{}, fmt.Errorf("look at %s: %w", f.opts.Mountpoint, err)
 	}
-	table, err := readTable(id, root)
+	table, err := readTable(func() ([]byte, error) { return os.ReadFile("/proc/self/mountinfo") }, id, root)
 	if err != nil {
 		return view{}, fmt.Errorf("look at %s: %w", f.opts.Mountpoint, err)
 	}
@@ -139,9 +139,9 @@ var errTorn = errors.New("the mount table does not show a mount that is there")
 
 // readTable reads the mount table. It comes in pieces that are not of one instant, so
 // a table without the wanted mount is read again.
-func readTable(id uint64, wanted bool) ([]entry, error) {
+func readTable(read func() ([]byte, error), id uint64, wanted bool) ([]entry, error) {
 	for range tries {
-		b, err := os.ReadFile("/proc/self/mountinfo")
+		b, err := read()
 		if err != nil {
 			return nil, err
 		}

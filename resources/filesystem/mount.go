@@ -138,9 +138,11 @@ func (f *filesystem) Stop(ctx context.Context) error {
 		if !errors.Is(err, unix.EBUSY) {
 			return failed(err)
 		}
-		if busy, err = f.endUsers(ctx, v); err != nil {
+		why, err := f.endUsers(ctx, v)
+		if err != nil {
 			return failed(err)
 		}
+		busy = why
 	}
 }
 

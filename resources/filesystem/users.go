@@ -12,8 +12,8 @@ import (
 )
 
 // users finds the processes that hold exactly this mount: by working directory, root,
-// program, open files or mapped files. Paths are never compared. This process is left
-// out: the daemon does not end itself.
+// program, open files or mapped files. Paths are never compared. The daemon and the init
+// process are left out, whatever they hold.
 func users(mount entry) ([]process.Process, error) {
 	all, err := process.All()
 	if err != nil {
@@ -21,7 +21,7 @@ func users(mount entry) ([]process.Process, error) {
 	}
 	var found []process.Process
 	for _, p := range all {
-		if !p.Kernel && !p.Ended() && p.PID != os.Getpid() && uses(p.PID, mount) {
+		if !p.Kernel && !p.Ended() && p.PID != 1 && p.PID != os.Getpid() && uses(p.PID, mount) {
 			found = append(found, p)
 		}
 	}
