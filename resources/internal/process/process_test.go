@@ -3,9 +3,11 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,18 +17,20 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func start(t *testing.T, argv ...string) (*exec.Cmd, Process) {
+// start runs a program. It stays a zombie until reap, which may be called more than once.
+func start(t *testing.T, argv ...string) (p Process, reap func()) {
 	t.Helper()
 	cmd := exec.Command(argv[0], argv[1:]...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	reap = sync.OnceFunc(func() { _ = cmd.Wait() })
+	t.Cleanup(func() { _ = p.Signal(unix.SIGKILL); reap() })
 	p, err := Look(cmd.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return cmd, p
+	return p, reap
 }
 
 func TestLook(t *testing.T) {
@@ -80,7 +84,7 @@ func FuzzParseStat(f *testing.F) {
 }
 
 func TestWait(t *testing.T) {
-	cmd, p := start(t, "sleep", "60")
+	p, reap := start(t, "sleep", "60")
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	if err := p.Wait(short); !errors.Is(err, context.DeadlineExceeded) {
@@ -97,7 +101,7 @@ func TestWait(t *testing.T) {
 	if now, err := Look(p.PID); err != nil || !now.Ended() {
 		t.Errorf("before it is reaped: %+v %v", now, err)
 	}
-	_ = cmd.Wait()
+	reap()
 	if _, err := Look(p.PID); !errors.Is(err, ErrGone) {
 		t.Errorf("after it was reaped: %v", err)
 	}
@@ -108,7 +112,7 @@ func TestWait(t *testing.T) {
 
 // A process whose PID went to another one is gone, and the other one is left alone.
 func TestStrangerIsNeverHit(t *testing.T) {
-	_, p := start(t, "sleep", "60")
+	p, _ := start(t, "sleep", "60")
 	former := p
 	former.Start--
 	if err := former.Signal(unix.SIGKILL); !errors.Is(err, ErrGone) {
@@ -135,14 +139,14 @@ func TestFirstThreadEnded(t *testing.T) {
 }
 
 func TestEnd(t *testing.T) {
-	polite, pp := start(t, "sleep", "60")
-	stubborn, sp := start(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done")
-	frozen, fp := start(t, "sleep", "60")
+	pp, reapP := start(t, "sleep", "60")
+	sp, reapS := start(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done")
+	fp, reapF := start(t, "sleep", "60")
 	if err := unix.Kill(fp.PID, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []*exec.Cmd{polite, stubborn, frozen} {
-		go func() { _ = c.Wait() }()
+	for _, reap := range []func(){reapP, reapS, reapF} {
+		go reap()
 	}
 	time.Sleep(50 * time.Millisecond) // lets the shell set its trap
 	err := Ending{
@@ -169,8 +173,8 @@ func TestEnd(t *testing.T) {
 
 // Who was found once is waited for, even if it shows no mark any more.
 func TestEndRemembersWhomItFound(t *testing.T) {
-	cmd, p := start(t, "sh", "-c", "trap 'sleep 0.3; exit' TERM; while :; do sleep 0.02; done")
-	go func() { _ = cmd.Wait() }()
+	p, reap := start(t, "sh", "-c", "trap 'sleep 0.3; exit' TERM; while :; do sleep 0.02; done")
+	go reap()
 	time.Sleep(50 * time.Millisecond) // lets the shell set its trap
 	looks := 0
 	err := Ending{
@@ -191,7 +195,7 @@ func TestEndRemembersWhomItFound(t *testing.T) {
 }
 
 func TestEndGivesUpWithTheContext(t *testing.T) {
-	_, p := start(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done")
+	p, _ := start(t, "sh", "-c", "trap '' TERM; while :; do sleep 0.02; done")
 	time.Sleep(50 * time.Millisecond) // lets the shell set its trap
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
@@ -199,7 +203,7 @@ func TestEndGivesUpWithTheContext(t *testing.T) {
 		Find:   func(context.Context) ([]Process, error) { return []Process{p}, nil },
 		Signal: unix.SIGTERM, Grace: time.Hour,
 	}.End(ctx)
-	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), p.String()) {
+	if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), fmt.Sprintf("PID %d", p.PID)) {
 		t.Errorf("error: %v", err)
 	}
 }
