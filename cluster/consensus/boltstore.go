@@ -44,9 +44,23 @@ var (
 // lockTimeout bounds the wait for another process that still has the file open.
 const lockTimeout = time.Second
 
-// createBolt makes an empty file. It gets its name when it is complete, so that a crash
-// leaves nothing that looks like a damaged log.
-func createBolt(path string) error {
+// boltContent is all that a file holds.
+type boltContent struct {
+	entries []*raft.Log
+	values  map[string][]byte
+}
+
+func (c boltContent) tail() tail {
+	t := tail{Values: uint32(len(c.values))}
+	if n := len(c.entries); n > 0 {
+		t.First, t.Last = c.entries[0].Index, c.entries[n-1].Index
+	}
+	return t
+}
+
+// createBolt makes a file. It gets its name when it is complete, so that a crash leaves
+// the former one, or nothing, but nothing that looks like damage.
+func createBolt(path string, c boltContent) error {
 	tmp := path + ".tmp"
 	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("make %s: %w", path, err)
@@ -55,14 +69,7 @@ func createBolt(path string) error {
 	if err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		for _, name := range [][]byte{entryBucket, valueBucket, tailBucket} {
-			if _, err := tx.CreateBucket(name); err != nil {
-				return err
-			}
-		}
-		return putTail(tx, tail{})
-	})
+	err = db.Update(func(tx *bbolt.Tx) error { return putContent(tx, c) })
 	if err = errors.Join(err, db.Close()); err != nil {
 		return fmt.Errorf("make %s: %w", path, err)
 	}
@@ -72,23 +79,44 @@ func createBolt(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
+func putContent(tx *bbolt.Tx, c boltContent) error {
+	for _, name := range [][]byte{entryBucket, valueBucket, tailBucket} {
+		if _, err := tx.CreateBucket(name); err != nil {
+			return err
+		}
+	}
+	for _, e := range c.entries {
+		if err := tx.Bucket(entryBucket).Put(entryKey(e.Index), encodeEntry(e)); err != nil {
+			return err
+		}
+	}
+	for k, v := range c.values {
+		if err := tx.Bucket(valueBucket).Put([]byte(k), seal([]byte(k), v)); err != nil {
+			return err
+		}
+	}
+	return putTail(tx, c.tail())
+}
+
 // openBolt opens a file that createBolt made. One that is not what was written is an
 // error that wraps ErrDamaged.
-func openBolt(path string) (s *boltLog, err error) {
-	if err := checkFile(path); err != nil {
+//
+// The file is read, checked and written anew before it is opened for use. That keeps it
+// small, for bbolt never gives space back; and bbolt, when it opens a damaged file for
+// writing, panics in a goroutine of its own, out of reach.
+func openBolt(path string) (*boltLog, error) {
+	c, err := readBolt(path)
+	if err != nil {
 		return nil, err
 	}
-	defer recoverDamage(&err)()
+	if err := createBolt(path, c); err != nil {
+		return nil, err
+	}
 	db, err := bbolt.Open(path, 0o600, boltOptions())
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	t, err := verify(db)
-	if err != nil {
-		_ = db.Close()
-		return nil, fmt.Errorf("open %s: %w", path, err)
-	}
-	return &boltLog{db: db, tail: t}, nil
+	return &boltLog{db: db, tail: c.tail()}, nil
 }
 
 func boltOptions() *bbolt.Options {
@@ -310,16 +338,4 @@ func decodeEntry(index uint64, v []byte) (raft.Log, error) {
 		Index: index, Term: binary.BigEndian.Uint64(b), Type: raft.LogType(b[8]),
 		Extensions: rest[:size:size], Data: rest[size:],
 	}, nil
-}
-
-// recoverDamage turns a panic of bbolt, or a fault of the memory map of a file that is
-// shorter than it says, into an error. Its result is to be deferred.
-func recoverDamage(err *error) func() {
-	restore := panicOnFault()
-	return func() {
-		restore()
-		if p := recover(); p != nil {
-			*err = errors.Join(*err, fmt.Errorf("%w: %v", ErrDamaged, p))
-		}
-	}
 }

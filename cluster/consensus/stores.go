@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/hashicorp/raft"
 )
@@ -57,6 +58,34 @@ func openDir(dir string) (*Stores, error) {
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
 	}
+	lock, err := lockDir(root)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openLocked(dir, root)
+	if err != nil {
+		_ = lock.Close()
+		return nil, err
+	}
+	s.close = func() error { return errors.Join(s.log.(*boltLog).close(), lock.Close()) }
+	return s, nil
+}
+
+// lockDir keeps a second process out: two of them would both vote. The lock goes with the
+// process.
+func lockDir(root string) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(root, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("lock the data folder: %w", err)
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		_ = lock.Close()
+		return nil, fmt.Errorf("lock the data folder %s, which another process seems to use: %w", root, err)
+	}
+	return lock, nil
+}
+
+func openLocked(dir, root string) (*Stores, error) {
 	snapshots, err := openSnapshots(filepath.Join(root, "snapshots"))
 	if err != nil {
 		return nil, err
@@ -70,7 +99,7 @@ func openDir(dir string) (*Stores, error) {
 		if identity != nil {
 			return nil, fmt.Errorf("%w: %s is gone, but the identity beside it is not", ErrDamaged, path)
 		}
-		if err := createBolt(path); err != nil {
+		if err := createBolt(path, boltContent{}); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +113,7 @@ func openDir(dir string) (*Stores, error) {
 			return nil, fmt.Errorf("make the data folder durable: %w", err)
 		}
 	}
-	return &Stores{log: log, snapshots: snapshots, records: dirRecords(dir), close: log.close}, nil
+	return &Stores{log: log, snapshots: snapshots, records: dirRecords(dir)}, nil
 }
 
 // used tells whether there is a log, a snapshot, a term or a vote.

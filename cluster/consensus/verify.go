@@ -9,13 +9,9 @@ import (
 	"os"
 	"runtime/debug"
 
+	"github.com/hashicorp/raft"
 	"go.etcd.io/bbolt"
 )
-
-func panicOnFault() (restore func()) {
-	old := debug.SetPanicOnFault(true)
-	return func() { debug.SetPanicOnFault(old) }
-}
 
 // The layout of bbolt's two meta pages (go.etcd.io/bbolt v1.5.0, internal/common: page.go,
 // meta.go). All numbers are in the byte order of the machine.
@@ -85,54 +81,74 @@ func decodeMeta(page []byte) (pages uint64, err error) {
 	return order.Uint64(page[metaPagesAt:]), nil
 }
 
-// verify reads everything: the entries that the tail promises, without a gap, and the
-// values, each with its checksum.
-func verify(db *bbolt.DB) (tail, error) {
-	var t tail
-	err := db.View(func(tx *bbolt.Tx) error {
+// readBolt reads a whole file and checks it: the entries that the tail promises, without
+// a gap, and the values, each with its checksum.
+func readBolt(path string) (c boltContent, err error) {
+	if err := checkFile(path); err != nil {
+		return c, err
+	}
+	// A damaged page shows as a panic of bbolt or as a fault of its memory map.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %s: %v", ErrDamaged, path, p)
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, ReadOnly: true})
+	if err != nil {
+		return c, fmt.Errorf("read %s: %w", path, err)
+	}
+	err = db.View(func(tx *bbolt.Tx) error {
 		entries, values, bookkeeping := tx.Bucket(entryBucket), tx.Bucket(valueBucket), tx.Bucket(tailBucket)
 		if entries == nil || values == nil || bookkeeping == nil {
 			return fmt.Errorf("%w: a part of it is gone", ErrDamaged)
 		}
-		var err error
-		if t, err = decodeTail(bookkeeping.Get(tailKey)); err != nil {
+		t, err := decodeTail(bookkeeping.Get(tailKey))
+		if err != nil {
 			return err
 		}
-		if err := verifyEntries(entries, t); err != nil {
+		if c.entries, err = readEntries(entries, t); err != nil {
 			return err
 		}
-		return verifyValues(values, t.Values)
+		c.values, err = readValues(values, t)
+		return err
 	})
-	return t, err
+	if err = errors.Join(err, db.Close()); err != nil {
+		return c, fmt.Errorf("read %s: %w", path, err)
+	}
+	return c, nil
 }
 
-func verifyEntries(entries *bbolt.Bucket, t tail) error {
+func readEntries(bucket *bbolt.Bucket, t tail) ([]*raft.Log, error) {
+	var all []*raft.Log
 	next := t.First
-	err := entries.ForEach(func(k, v []byte) error {
+	err := bucket.ForEach(func(k, v []byte) error {
 		if len(k) != 8 || next == 0 || next > t.Last || binary.BigEndian.Uint64(k) != next {
 			return fmt.Errorf("%w: record %x where entry %d should be", ErrDamaged, k, next)
 		}
-		if _, err := decodeEntry(next, v); err != nil {
+		e, err := decodeEntry(next, v)
+		if err != nil {
 			return err
 		}
+		all = append(all, &e)
 		next++
 		return nil
 	})
 	if err == nil && t.Last != 0 && next != t.Last+1 {
-		return fmt.Errorf("%w: it ends with entry %d, not %d", ErrDamaged, next-1, t.Last)
+		return nil, fmt.Errorf("%w: it ends with entry %d, not %d", ErrDamaged, next-1, t.Last)
 	}
-	return err
+	return all, err
 }
 
-func verifyValues(values *bbolt.Bucket, want uint32) error {
-	var found uint32
-	err := values.ForEach(func(k, v []byte) error {
-		found++
-		_, err := unseal(k, v)
+func readValues(bucket *bbolt.Bucket, t tail) (map[string][]byte, error) {
+	all := make(map[string][]byte)
+	err := bucket.ForEach(func(k, v []byte) error {
+		value, err := unseal(k, v)
+		all[string(k)] = append([]byte(nil), value...)
 		return err
 	})
-	if err == nil && found != want {
-		return fmt.Errorf("%w: it has %d values, not %d", ErrDamaged, found, want)
+	if err == nil && len(all) != int(t.Values) {
+		return nil, fmt.Errorf("%w: it has %d values, not %d", ErrDamaged, len(all), t.Values)
 	}
-	return err
+	return all, err
 }

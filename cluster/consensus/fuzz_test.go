@@ -1,0 +1,94 @@
+package consensus
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/hashicorp/raft"
+)
+
+func FuzzJoinMessage(f *testing.F) {
+	for _, v := range []any{question{Node: "a", ID: "1", Voters: []string{"a", "b"}, Promise: true}, answer{Node: "b", ID: "2", Formed: true}} {
+		var b bytes.Buffer
+		if err := writeMessage(&b, v); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes())
+	}
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
+	f.Add([]byte{0, 0, 0, 2, '{', '}'})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var q question
+		var a answer
+		if err := readMessage(bytes.NewReader(b), &q); err == nil && len(b) > maxMessage+4 {
+			r := bytes.NewReader(b)
+			_, _ = io.CopyN(io.Discard, r, 4)
+		}
+		if err := readMessage(bytes.NewReader(b), &a); err == nil {
+			var again bytes.Buffer
+			if err := writeMessage(&again, a); err != nil && !errors.Is(err, errMessage) {
+				t.Errorf("what was read cannot be written: %v", err)
+			}
+		}
+	})
+}
+
+func FuzzGreeting(f *testing.F) {
+	self := identity{"alpha", "1"}
+	f.Add(greeting(self))
+	f.Add(greeting(identity{"alpha", "2"}))
+	f.Add([]byte{255})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if err := readGreeting(bytes.NewReader(b), self); (err == nil) != bytes.HasPrefix(b, greeting(self)) {
+			t.Errorf("%q: %v", b, err)
+		}
+	})
+}
+
+func FuzzStoreRecords(f *testing.F) {
+	f.Add(encodeEntryRecord(7))
+	f.Add(seal(tailKey, make([]byte, 20)))
+	f.Add(sealRecord([]byte(`{"node":"a","id":"1"}`)))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if e, err := decodeEntry(7, b); err == nil {
+			if again := seal(entryKey(7), unsealed(encodeEntry(&e))); !bytes.Equal(again, b) {
+				t.Errorf("entry %x comes back as %x", b, again)
+			}
+		}
+		if _, err := decodeTail(b); err != nil && !errors.Is(err, ErrDamaged) {
+			t.Error(err)
+		}
+		if v, err := openRecord(b); err == nil && !bytes.Equal(sealRecord(v), b) {
+			t.Errorf("record %q comes back as %q", b, v)
+		}
+		_, _ = decodeMeta(b)
+	})
+}
+
+func encodeEntryRecord(index uint64) []byte {
+	return encodeEntry(&raft.Log{Index: index, Term: 3, Type: raft.LogCommand, Data: []byte("data"), Extensions: []byte{1}})
+}
+
+// unsealed drops the checksum.
+func unsealed(b []byte) []byte { return b[4:] }
+
+func FuzzSnapshot(f *testing.F) {
+	whole, err := encodeSnapshot(snapshotHead{Index: 5, Term: 2, Configuration: []byte("c")}, encodeImage(5, "id", []byte("state")))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole)
+	f.Add(encodeImage(5, "id", []byte("state")))
+	f.Add([]byte(snapshotMagic))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if _, state, err := decodeSnapshot(b); err == nil {
+			_, _, _, _ = decodeImage(state)
+		}
+		if index, cluster, state, err := decodeImage(b); err == nil && !bytes.Equal(encodeImage(index, cluster, state), b) {
+			t.Errorf("image %x does not come back", b)
+		}
+	})
+}
