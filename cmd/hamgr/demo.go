@@ -1,7 +1,9 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -57,30 +59,50 @@ func demoHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// runDemo is done with a signal only when everything is cleaned up: a second one does not end it, and a
-// reader of the output that went away (SIGPIPE) does not either.
+// runDemo is done with a signal only when everything is cleaned up: a second one does not end it, and neither
+// does a reader of the output that went away.
 func runDemo(cmd *cobra.Command, opts demo.Options, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Writing to a closed pipe is an error then, and no longer the end of the process (os/signal, SIGPIPE).
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE)
+	defer signal.Stop(pipe)
+
 	exe, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	opts.Executable = exe
-	opts.Progress = cmd.OutOrStdout()
-	write := demo.Report.WriteText
+	opts.Executable, opts.Parent = exe, demo.DefaultParent()
+	talk, write := cmd.OutOrStdout(), demo.Report.WriteText
 	if asJSON {
-		opts.Progress = io.Discard
-		write = demo.Report.WriteJSON
+		talk, write = cmd.ErrOrStderr(), demo.Report.WriteJSON
 	}
+	opts.Progress = &audience{w: talk, left: cancel}
 	report := demo.Run(ctx, opts)
 	if err := write(report, cmd.OutOrStdout()); err != nil {
-		return err
+		return fmt.Errorf("write the report: %w", err)
 	}
 	if !report.OK {
 		return &outcome{status: exitFailed, text: "demo: " + strings.Join(report.Wrong, "; ")}
 	}
 	return nil
+}
+
+// audience is who watches the progress. When it has left, the demo ends.
+type audience struct {
+	w    io.Writer
+	left func()
+}
+
+func (a *audience) Write(p []byte) (int, error) {
+	n, err := a.w.Write(p)
+	if err != nil {
+		a.left()
+	}
+	return n, err
 }
 
 // newDemoWriterCommand is what the demo's group runs.

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,7 +19,7 @@ import (
 // ClusterConfig says what cluster is built.
 type ClusterConfig struct {
 	Executable    string // of hamgr
-	Parent        string // where its folder is made; empty for the system's temporary folder
+	Parent        string // where its folder is made, on the disk to be tested; see DefaultParent
 	DetectionTime time.Duration
 	Prefer        []string // the group's preferred nodes, best first
 }
@@ -252,6 +253,15 @@ func (c *Cluster) awaitEntry(ctx context.Context, path, what string, match func(
 			return fmt.Errorf("%s: %w", what, errNotSeen)
 		}
 	}
+}
+
+// Ledger is everything that was written so far, up to the last whole line.
+func (c *Cluster) Ledger() ([]Entry, error) {
+	text, err := os.ReadFile(c.ledger())
+	if err != nil {
+		return nil, err
+	}
+	return parseLedger(string(text[:bytes.LastIndexByte(text, '\n')+1]))
 }
 
 // Kill ends every process and BMC of the cluster. The files stay. It works without a context,

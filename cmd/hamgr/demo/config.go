@@ -20,6 +20,22 @@ const (
 
 var nodeNames = []string{"alpha", "beta", "gamma"}
 
+// memory is a file system without a disk below it.
+const memory = "/dev/shm"
+
+// DefaultParent is where demos make their folders: $TMPDIR if that is set, else in memory where possible. A
+// voter gives up when its disk takes longer than half of detection_time, and with one
+// second of that a busy desktop's disk does now and then.
+func DefaultParent() string {
+	if dir := os.Getenv("TMPDIR"); dir != "" {
+		return dir
+	}
+	if probe, err := os.MkdirTemp(memory, "hamgr-demo-"); err == nil && os.Remove(probe) == nil {
+		return memory
+	}
+	return os.TempDir()
+}
+
 // layout says where everything of a demo is: one folder, and one small network of loopback addresses.
 type layout struct {
 	dir string
@@ -34,6 +50,10 @@ func newLayout(parent string) (layout, error) {
 		return layout{}, fmt.Errorf("folder of the demo: %w", err)
 	}
 	l := layout{dir: dir}
+	// The limit of sun_path (unix(7)), with its final NUL.
+	if path := l.socket("alpha"); len(path) > 107 {
+		return layout{}, errors.Join(fmt.Errorf("%s is too long a path for a socket; set TMPDIR to a short one", path), os.Remove(dir))
+	}
 	for range 100 {
 		if _, err := rand.Read(l.net[:]); err != nil {
 			return layout{}, errors.Join(err, os.RemoveAll(dir))

@@ -78,3 +78,37 @@ func (c *Cluster) Pause(ctx context.Context, node string, d time.Duration) (time
 	err = errors.Join(err, machine.Signal(context.WithoutCancel(ctx), syscall.SIGCONT))
 	return time.Since(began), err
 }
+
+// Failover is how long the parts of one failover took.
+type Failover struct{ Detect, Fence, Grant, Start time.Duration }
+
+// Fail lets the holder of the group fail by the signal, and returns when the group runs elsewhere. The
+// node comes back by itself: Ready waits for it.
+func (c *Cluster) Fail(ctx context.Context, at Placement, sig syscall.Signal) (Failover, error) {
+	ctx, cancel := context.WithTimeout(ctx, within(c.detection))
+	defer cancel()
+	fault := time.Now()
+	hit, err := c.Strike(ctx, at.Holder, sig)
+	defer hit.release()
+	if err != nil {
+		return Failover{}, err
+	}
+	rec := newRecorder(at.Holder, at.Boot, Holder{Node: at.Holder, Token: at.Token}, fault, "")
+	err = c.Events.Each(ctx, func(e Event) bool {
+		rec.record(e)
+		return rec.seen[momentStarted]
+	})
+	if err != nil {
+		return Failover{}, fmt.Errorf("failover of %s: %w", at.Holder, err)
+	}
+	moment := map[string]time.Duration{}
+	for _, m := range rec.moments {
+		moment[m.What] = m.At
+	}
+	return Failover{
+		Detect: moment[momentDead],
+		Fence:  moment[momentProven] - moment[momentDead],
+		Grant:  moment[momentGranted] - moment[momentProven],
+		Start:  moment[momentStarted] - moment[momentGranted],
+	}, nil
+}

@@ -21,7 +21,7 @@ type Options struct {
 	Scenario      Scenario
 	DetectionTime time.Duration
 	Executable    string // of hamgr itself
-	// Parent is where the demo's folder is made; empty for the system's temporary folder.
+	// Parent is where the demo's folder is made; see DefaultParent.
 	Parent string
 	// Keep leaves the folder, with the configuration, the logs and the ledger.
 	Keep bool
@@ -138,9 +138,15 @@ func play(ctx context.Context, s Scenario, c *Cluster, at Placement, r *Report, 
 				wakeErr = wake(hit, say)
 			}
 		}
+		if wakeErr != nil {
+			return true
+		}
 		return rec.seen[momentStarted] && rec.seen[momentReturned]
 	})
-	if err := errors.Join(err, wakeErr); err != nil {
+	switch {
+	case wakeErr != nil:
+		return wakeErr
+	case err != nil:
 		return fmt.Errorf("the failover did not come to its end: %w", err)
 	}
 	if s.survivor {
@@ -166,7 +172,7 @@ func wake(hit processes, say func(string, ...any)) error {
 	if n := hit.signal(syscall.SIGCONT); n > 0 {
 		return fmt.Errorf("%d processes of the old machine went on after the takeover", n)
 	}
-	say("%13s %-14s nobody was left to go on", "", "SIGCONT")
+	say("%10s  %-14s nobody was left to go on", "", "SIGCONT")
 	return nil
 }
 

@@ -64,18 +64,26 @@ func ReadLedger(path string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
+	entries, err := parseLedger(string(text))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return entries, nil
+}
+
+func parseLedger(text string) ([]Entry, error) {
 	var entries []Entry
-	for n, line := range strings.SplitAfter(string(text), "\n") {
+	for n, line := range strings.SplitAfter(text, "\n") {
 		if line == "" {
 			break // what follows the last newline
 		}
 		body, whole := strings.CutSuffix(line, "\n")
 		if !whole {
-			return nil, fmt.Errorf("%s:%d: %w: %q is torn", path, n+1, errLedger, line)
+			return nil, fmt.Errorf("line %d: %w: %q is torn", n+1, errLedger, line)
 		}
 		e, err := ParseEntry(body)
 		if err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n+1, err)
+			return nil, fmt.Errorf("line %d: %w", n+1, err)
 		}
 		entries = append(entries, e)
 	}

@@ -40,7 +40,7 @@ type Report struct {
 	Wrong []string `json:"wrong,omitempty"`
 
 	DetectionTimeMS int64 `json:"detection_time_ms"`
-	// Detect is from the fault to the coordinator's verdict, Fence from there to the proof, Grant from
+	// Detect is from the fault to the first verdict that the node is dead, Fence from there to the proof, Grant from
 	// there to the committed grant, Start from there to the group's start. Total is their sum.
 	Detect *int64 `json:"detect_ms"`
 	Fence  *int64 `json:"fence_ms"`
@@ -105,7 +105,7 @@ func (r *Report) figures() {
 func (r Report) WriteText(w io.Writer) error {
 	var b strings.Builder
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "MS\tEVENT\tSEEN BY\t")
+	fmt.Fprintln(table, "MS\tEVENT\tSEEN BY\tDETAIL")
 	for _, m := range r.Timeline {
 		fmt.Fprintf(table, "%.0f\t%s\t%s\t%s\n", m.AtMS, m.What, dash(m.Seen), m.Detail)
 	}
@@ -126,7 +126,7 @@ func (r Report) WriteText(w io.Writer) error {
 		fmt.Fprintf(&b, "verdict    OK: at no time did two nodes write\n")
 	}
 	for _, wrong := range r.Wrong {
-		fmt.Fprintf(&b, "verdict    FAILED: %s\n", wrong)
+		fmt.Fprintf(&b, "verdict    FAILED: %s\n", strings.ReplaceAll(wrong, "\n", "; "))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
