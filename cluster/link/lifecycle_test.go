@@ -103,6 +103,28 @@ func TestDialGivesUp(t *testing.T) {
 	}
 }
 
+// TestLoserIsClosed: an attempt that succeeds when the race is over closes its conn.
+func TestLoserIsClosed(t *testing.T) {
+	nodes := loopback(t, 1, "alpha", "beta")
+	alpha, beta := start(t, nodes, "alpha"), start(t, nodes, "beta")
+	beta.Listener(Raft)
+	ctx, over := context.WithCancel(t.Context())
+	p := alpha.peers["beta"]
+	done := make(chan struct{})
+	go func() { alpha.try(ctx, p, p.paths[0], Raft, make(chan attempt)); close(done) }()
+	conns := func() int {
+		alpha.mu.Lock()
+		defer alpha.mu.Unlock()
+		return len(alpha.conns)
+	}
+	eventually(t, "the attempt succeeds", func() bool { return conns() == 1 })
+	over()
+	<-done
+	if conns() != 0 {
+		t.Error("the loser is still open")
+	}
+}
+
 // TestOneLinkBroken: beta listens on its second address alone.
 func TestOneLinkBroken(t *testing.T) {
 	nodes := loopback(t, 2, "alpha", "beta")

@@ -123,8 +123,8 @@ func Start(cfg Config) (*Link, error) {
 		l.Stop()
 		return nil, fmt.Errorf("start link: %w", err)
 	}
-	for _, p := range l.peers {
-		l.greet(p, sessionID{})
+	for _, name := range l.peerNames() {
+		l.greet(l.peers[name], sessionID{})
 	}
 	return l, nil
 }

@@ -171,9 +171,10 @@ func TestCopiesProveTheirLink(t *testing.T) {
 	if got := beta.peers["alpha"].paths[1].packet; !got.IsZero() {
 		t.Error("the second link is proven by the first")
 	}
+	contact := beta.peers["alpha"].contact
+	time.Sleep(time.Millisecond) // a tick of the clock
 	w.want("beta", second, dropCopy, "second link")
 	proven := beta.peers["alpha"].paths[1].packet
-	contact := beta.peers["alpha"].contact
 	if proven.IsZero() {
 		t.Error("the copy did not prove the second link")
 	}
@@ -211,6 +212,27 @@ func TestReplayOfAnEarlierRun(t *testing.T) {
 	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropNone, "the present run")
 	w.want("beta", recorded, dropUnproven, "recorded, against the present run")
 	w.want("beta", early[2], dropUnproven, "recorded long ago")
+	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropNone, "the present run was not pushed out")
+}
+
+// TestSessionEndsWhileAPacketIsOpened: two sockets are read at once, so a session can be
+// superseded between the opening of one of its packets and the verdict on it.
+func TestSessionEndsWhileAPacketIsOpened(t *testing.T) {
+	w := newWire(t, "alpha", "beta")
+	w.meet("alpha", "beta")
+	old := w.packet("alpha", "beta", 0, "x")
+	beta := w.links["beta"]
+	p := beta.peers["alpha"]
+	h, prefix, sealed, _ := split(old)
+	_, open, why := beta.open(p, h, prefix, sealed)
+	if why != dropNone {
+		t.Fatal(dropWords[why])
+	}
+	w.boot("alpha")
+	w.meet("alpha", "beta")
+	if why, _ := beta.admit(p, h, open, time.Now()); why != dropStaleSession {
+		t.Errorf("a packet of the ended run: %q", dropWords[why])
+	}
 	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropNone, "the present run was not pushed out")
 }
 

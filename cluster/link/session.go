@@ -21,8 +21,8 @@ const (
 // that does not is answered with a hello, which tells the peer what to carry:
 //
 //	A -> B  data or hello, echo unknown or old     B drops it, and greets A
-//	B -> A  hello, echo = A's session              A believes B's session, and greets B
-//	A -> B  hello, echo = B's session              B believes A's session
+//	B -> A  hello, echo = A's session              A believes B's session
+//	A -> B  data, echo = B's session               B believes A's session
 //
 // A session that was superseded is refused from then on, so packets recorded since
 // this process started are worthless too.
@@ -48,14 +48,10 @@ func (s *session) supersede(id sessionID, open cipher.AEAD) {
 // cipher is returned because a new session's is not kept until it is believed.
 func (l *Link) open(p *peer, h header, prefix, sealed []byte) (payload []byte, open cipher.AEAD, why drop) {
 	p.mu.Lock()
-	_, retired := p.incoming.retired[h.session]
 	if h.session == p.incoming.id {
 		open = p.incoming.open
 	}
 	p.mu.Unlock()
-	if retired {
-		return nil, nil, dropStaleSession
-	}
 	if open == nil {
 		var err error
 		open, err = packetCipher(l.cfg.Key, l.cfg.Cluster, h.session, h.sender, l.cfg.Self)
@@ -87,7 +83,6 @@ func (l *Link) admit(p *peer, h header, open cipher.AEAD, now time.Time) (why dr
 		for _, via := range p.paths {
 			via.seen = window{}
 		}
-		greet = h.kind == hello // it may not know yet that it is known
 	}
 	via := p.paths[h.link]
 	newHere := via.seen.first(h.seq)
@@ -96,12 +91,12 @@ func (l *Link) admit(p *peer, h header, open cipher.AEAD, now time.Time) (why dr
 	}
 	if !in.seen.first(h.seq) {
 		if newHere {
-			return dropCopy, greet
+			return dropCopy, false
 		}
-		return dropReplayed, greet
+		return dropReplayed, false
 	}
 	p.contact = now
-	return dropNone, greet
+	return dropNone, false
 }
 
 // greet sends a hello that carries echo as the peer's session.

@@ -202,6 +202,21 @@ func TestDialerChecksWhomItReached(t *testing.T) {
 	}
 }
 
+// TestNamesAreExact: names in certificates are DNS names, which are compared without case;
+// nodes' names are not.
+func TestNamesAreExact(t *testing.T) {
+	nodes := loopback(t, 1, "alpha", "beta")
+	alpha := start(t, nodes, "alpha")
+	other := start(t, []Node{nodes[0], {"Beta", nodes[1].Addresses}}, "Beta")
+	other.Listener(Raft)
+	if c, err := alpha.Dial(within(t), "beta", Raft); !errors.Is(err, errWrong) {
+		if err == nil {
+			c.Close()
+		}
+		t.Errorf("Beta was taken for beta: %v", err)
+	}
+}
+
 // TestDialerRefusesAnotherKey: the dialer, too, judges the far end.
 func TestDialerRefusesAnotherKey(t *testing.T) {
 	nodes := loopback(t, 1, "alpha", "beta")
