@@ -1,0 +1,106 @@
+#!/bin/bash
+# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary. Root only; about half a minute.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+[ $# = 1 ] || { sed -n '2p' "$0"; exit 2; }
+[ -x "$1" ] || { echo "test.sh: no program at $1" >&2; exit 1; }
+[ "$(id -u)" = 0 ] || { echo "test.sh: a host with a systemd of its own needs root" >&2; exit 1; }
+W=$(mktemp -d)
+host() { "$here/host.sh" "$W" "$@"; }
+trap 'host down; rm -rf "$W"' EXIT
+
+pass=0 fail=0
+check() { # NAME COMMAND...: the command's output is shown if it fails
+    local name=$1; shift
+    if "$@" > "$W/out" 2>&1; then pass=$((pass + 1)); echo "ok   $name"
+    else fail=$((fail + 1)); echo "FAIL $name"; sed 's/^/     /' "$W/out"; fi
+}
+on() { host exec "$@"; }
+is() { [ "$1" = "$2" ] || { echo "got '$1', want '$2'"; return 1; }; }
+property() { on systemctl show -P "$1" hamgr; }
+until_ok() { # SECS COMMAND...
+    local end=$((SECONDS + $1)); shift
+    until "$@"; do [ $SECONDS -lt $end ] || return 1; sleep 0.1; done
+}
+worker() { on 'pgrep -xf "/bin/sleep 86399"'; } # the service that the group runs
+same_worker() { [ -n "$service" ] && is "$(worker)" "$service"; }
+
+host up n1
+host wait
+host put "$1" /usr/bin/hamgr
+host put "$here/../../systemd/hamgr.service" /etc/systemd/system/hamgr.service 644
+check "systemd-analyze verify finds nothing" is "$(on systemd-analyze verify --man=no /etc/systemd/system/hamgr.service 2>&1)" ""
+
+# Without a configuration it fails, and is not tried for ever.
+on systemctl daemon-reload
+check "it does not start without a configuration" is "$(on 'systemctl start hamgr 2>&1 || echo refused' | tail -1)" refused
+check "and gives up" until_ok 20 bash -c "[ \$('$here/host.sh' '$W' exec systemctl show -P ActiveState hamgr) = failed ]"
+check "because of its configuration" is "$(property ExecMainStatus)" 2
+on systemctl reset-failed hamgr
+
+on mkdir -p /etc/hamgr
+cat > "$W/hamgr.toml" <<'T'
+[cluster]
+name = "one"
+key_file = "/etc/hamgr/cluster.key"
+
+[[node]]
+name = "n1"
+addresses = ["127.0.0.1"]
+fencing = [["n1-bmc"]]
+
+[[fence_device]]
+name = "n1-bmc"
+agent = "redfish"
+address = "https://127.0.0.9"
+username = "fencer"
+password_file = "/etc/hamgr/bmc"
+
+[[group]]
+name = "work"
+
+[[group.resource]]
+name = "sleep"
+kind = "command"
+run = ["/bin/sleep", "86399"]
+T
+host put "$W/hamgr.toml" /etc/hamgr/hamgr.toml 600
+on 'umask 077; echo secret > /etc/hamgr/bmc; hamgr init --single' > /dev/null 2>&1
+check "the configuration is valid" on hamgr config check
+check "it starts and says that it is ready" on systemctl enable --now hamgr
+check "it is running" is "$(property ActiveState) $(property SubState) $(property NotifyAccess)" "active running main"
+check "status answers on its socket" on hamgr status
+check "its folders are private" is "$(on stat -c %a /var/lib/hamgr)" 700
+check "its watchdog is armed" is "$(property WatchdogUSec)" 10s
+check "it is the last to be killed for memory" is "$(property OOMScoreAdjust)" -999
+check "it may lock its memory" is "$(property LimitMEMLOCK)" infinity
+check "what it mounts is seen by the host" is "$(on 'readlink /proc/1/ns/mnt')" "$(on "readlink /proc/$(property MainPID)/ns/mnt")"
+
+check "the group starts" until_ok 30 worker
+service=$(worker || true) daemon=$(property MainPID)
+check "a restart takes less than the detection time" on 'timeout 3 systemctl restart hamgr'
+check "the group's process is still the same" same_worker
+check "the daemon's is not" bash -c "[ $(property MainPID) != $daemon ]"
+check "hamgr finds it running" until_ok 30 bash -c "'$here/host.sh' '$W' exec hamgr status | grep -q running"
+
+daemon=$(property MainPID)
+on "kill -9 $daemon"
+check "a crash is followed by a start" until_ok 5 bash -c "pid=\$('$here/host.sh' '$W' exec systemctl show -P MainPID hamgr); [ \$pid != 0 ] && [ \$pid != $daemon ]"
+check "the group's process has survived it" same_worker
+check "it is ready again" until_ok 10 bash -c "'$here/host.sh' '$W' exec systemctl is-active hamgr"
+
+daemon=$(property MainPID)
+on "kill -STOP $daemon"
+check "the watchdog ends a daemon that hangs" until_ok 25 bash -c "'$here/host.sh' '$W' journal -u hamgr | grep -q 'Watchdog timeout'"
+check "and starts it again" until_ok 25 bash -c "pid=\$('$here/host.sh' '$W' exec systemctl show -P MainPID hamgr); [ \$pid != 0 ] && [ \$pid != $daemon ]"
+check "the group's process has survived that too" same_worker
+
+check "it stops" on 'timeout 20 systemctl stop hamgr'
+check "the group's process goes on" same_worker
+check "what restarts need is kept" on test -d /run/hamgr
+check "it starts once more" on systemctl start hamgr
+check "and still has the same process" same_worker
+
+[ $fail = 0 ] || { echo; host journal -u hamgr -n 60; }
+echo "$pass passed, $fail failed"
+[ $fail = 0 ]
