@@ -189,11 +189,6 @@ func (n *Network) Down(host string) {
 		h.boots++
 		clear(h.listeners)
 		clear(h.sockets)
-		for _, s := range n.halves {
-			if s.from.host == h {
-				s.queue, s.queued = nil, 0
-			}
-		}
 	})
 }
 

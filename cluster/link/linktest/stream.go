@@ -19,9 +19,8 @@ type half struct {
 	boots    [2]int // of from and to when the stream was made
 	back     *half  // the other direction
 
-	queue  []segment // sent, not arrived
+	queue  []segment // sent, not arrived; none overtakes another
 	queued int       // bytes in queue
-	last   time.Time // when the newest segment may arrive
 	armed  bool      // a timer will pump
 
 	arrived []byte
@@ -49,12 +48,7 @@ const (
 
 // push sends a segment; the caller holds the lock.
 func (h *half) push(kind segmentKind, data []byte) {
-	at := time.Now().Add(h.network.latency())
-	if at.Before(h.last) {
-		at = h.last
-	}
-	h.last = at
-	h.queue = append(h.queue, segment{at, kind, data})
+	h.queue = append(h.queue, segment{time.Now().Add(h.network.latency()), kind, data})
 	h.queued += len(data)
 	h.pump()
 }
