@@ -1,9 +1,12 @@
 package consensus
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -184,6 +187,9 @@ func TestOneClusterWhateverHappensWhileForming(t *testing.T) {
 			n := []int{3, 4, 5}[trial%3]
 			random := rand.New(rand.NewPCG(uint64(trial), 1))
 			c := newCluster(t, time.Second, n)
+			c.network.Delay(2*time.Millisecond, 10*time.Millisecond) // so that things happen between the steps
+			var founders counter
+			count := func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&founders, nil)) }
 			clusters := make(map[string]bool)
 			note := func() {
 				for _, n := range c.nodes {
@@ -192,12 +198,12 @@ func TestOneClusterWhateverHappensWhileForming(t *testing.T) {
 					}
 				}
 			}
-			for range 40 {
+			for range 60 {
 				a, b := c.names[random.IntN(n)], c.names[random.IntN(n)]
 				switch node := c.nodes[a]; random.IntN(6) {
 				case 0, 1:
 					if node.log == nil {
-						node.start()
+						node.start(count)
 					}
 				case 2:
 					node.stop()
@@ -208,21 +214,21 @@ func TestOneClusterWhateverHappensWhileForming(t *testing.T) {
 				case 5:
 					c.network.HealAll()
 				}
-				time.Sleep(time.Duration(random.IntN(120)) * time.Millisecond)
+				time.Sleep(time.Duration(random.IntN(400)) * time.Millisecond)
 				note()
 			}
 			c.network.HealAll()
 			for _, n := range c.nodes {
 				if n.log == nil {
-					n.start()
+					n.start(count)
 				}
 			}
 			time.Sleep(10 * time.Second)
 			note()
 			c.mustAgree()
-			if len(clusters) > 1 {
+			if len(clusters) > 1 || founders.Load() > 1 {
 				c.dump()
-				t.Fatalf("trial %d: %d clusters", trial, len(clusters))
+				t.Fatalf("trial %d: %d clusters, founded %d times", trial, len(clusters), founders.Load())
 			}
 			if len(clusters) == 1 {
 				formed++
@@ -235,6 +241,50 @@ func TestOneClusterWhateverHappensWhileForming(t *testing.T) {
 	if formed < 30 {
 		t.Errorf("only %d of 30 formed, though all came together in the end", formed)
 	}
+}
+
+// The founder has its promises and its first entry, and is cut off or killed before anybody
+// else has the entry. The others, a majority as empty as each other, must not found again.
+func TestFounderLostRightAfterFounding(t *testing.T) {
+	for _, killed := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, time.Second, 3)
+			var founders counter
+			for _, name := range c.names {
+				c.nodes[name].start(func(cfg *Config) { cfg.Log = slog.New(slog.NewTextHandler(&founders, nil)) })
+			}
+			a := c.nodes["alpha"]
+			for !a.log.formed() {
+				time.Sleep(time.Microsecond)
+			}
+			if killed {
+				a.stop()
+			} else {
+				c.network.Isolate(a.name)
+			}
+			time.Sleep(5 * time.Minute)
+			for _, n := range c.others(a) {
+				if s := n.log.Status(); s.Formed || founders.Load() != 1 || !strings.Contains(s.Waiting, "has given its promise to alpha/") {
+					t.Fatalf("%s: %+v", n.name, s)
+				}
+			}
+			if killed {
+				a.start()
+			}
+			c.network.HealAll()
+			c.allVote(3 * time.Second)
+		})
+	}
+}
+
+// counter counts the lines that tell of a founding.
+type counter struct{ atomic.Int32 }
+
+func (c *counter) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("cluster formed")) {
+		c.Add(1)
+	}
+	return len(line), nil
 }
 
 // Once every voter has joined, a wiped minority is not enough for another cluster.

@@ -160,9 +160,11 @@ func TestWipedNodeDoesNotVoteForItsFormerSelf(t *testing.T) {
 		wiped.wipe()
 		c.network.HealAll()
 		wiped.start()
-		time.Sleep(5 * time.Minute)
-		if all := c.coordinators(); len(all) != 0 {
-			t.Fatalf("%s coordinates without the committed entry", all[0].name)
+		for range 1000 {
+			time.Sleep(20 * time.Millisecond)
+			if all := c.coordinators(); len(all) != 0 {
+				t.Fatalf("%s coordinates without the committed entry", all[0].name)
+			}
 		}
 		leader.start()
 		c.coordinator(3 * time.Second)
@@ -366,4 +368,27 @@ func TestThroughput(t *testing.T) {
 		})
 		c.mustAgree()
 	})
+}
+
+// raft panics when it cannot store its term. The process must live on until its caller
+// has cut the network.
+func TestTermThatCannotBeStoredDoesNotPanic(t *testing.T) {
+	for _, hangs := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, time.Second, 3)
+			c.startAll()
+			old := c.coordinator(2 * time.Second)
+			c.network.Isolate(old.name)
+			c.within(2*c.detection, "another coordinates", func() bool { return len(c.coordinators()) == 1 && c.coordinators()[0] != old })
+			time.Sleep(c.detection)
+			if hangs {
+				defer old.stores.Hang()()
+			} else {
+				old.stores.Fail(errors.New("input/output error"))
+			}
+			c.network.HealAll() // now it hears of the new term
+			c.within(2*c.detection, "reported", func() bool { return errors.Is(old.failedWith(), ErrStoreFailed) })
+			c.coordinators()[0].mustPropose("after")
+		})
+	}
 }

@@ -180,7 +180,7 @@ func TestFlippedByteIsNoticed(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	copied := filepath.Join(t.TempDir(), "log.db")
 	noticed, harmless := 0, 0
-	for at := 0; at < len(good); at += 1 + random.IntN(60) {
+	for at := 0; at < len(good); at += 1 + random.IntN(240) {
 		bad := bytes.Clone(good)
 		bad[at] ^= byte(1 + random.IntN(255))
 		got, err := contentOfFile(t, copied, bad)
