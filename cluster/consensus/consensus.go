@@ -168,7 +168,7 @@ func Start(ctx context.Context, cfg Config) (*Log, error) {
 		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1), stopped: make(chan struct{}),
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
-	l.guard = newGuard(l.timing.StoreDeadline, l.fail)
+	l.guard = newGuard(max(l.timing.StoreDeadline, stores.patience), l.fail)
 	if err := l.start(); err != nil {
 		l.cancel()
 		_ = stores.close()

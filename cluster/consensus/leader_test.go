@@ -241,11 +241,13 @@ func TestStoreErrorIsFinal(t *testing.T) {
 func TestLeaderWithoutProgressGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, time.Second, 3)
+		for _, n := range c.nodes {
+			n.stores.patience = time.Hour // else the followers would end before
+		}
 		c.startAll()
 		leader := c.coordinator(2 * time.Second)
 		term := leader.log.Status().Term
 		for _, n := range c.others(leader) {
-			n.log.guard.limit = time.Hour // else it would end them before
 			defer n.stores.Hang()()
 		}
 		hung := time.Now()

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"github.com/hashicorp/raft"
 )
@@ -20,7 +21,8 @@ type Stores struct {
 	snapshots raft.SnapshotStore
 	records   records
 	close     func() error
-	fault     *fault // of memory stores
+	fault     *fault        // of memory stores
+	patience  time.Duration // of tests that need a longer deadline than Timing's
 }
 
 // openStores opens the stores of a configuration.

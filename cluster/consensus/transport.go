@@ -120,6 +120,13 @@ func (t *transport) heartbeat(to raft.ServerAddress, err error) {
 	}
 }
 
+// answers tells whether the last heartbeat to a peer was answered; true before the first.
+func (t *transport) answers(to raft.ServerAddress) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return !t.peer(to).down
+}
+
 // peer requires mu.
 func (t *transport) peer(to raft.ServerAddress) *reach {
 	r, known := t.peers[to]

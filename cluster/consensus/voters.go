@@ -3,6 +3,7 @@ package consensus
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -40,6 +41,19 @@ type newcomers struct {
 	warned  map[identity]bool   // those of another cluster
 }
 
+// questionable lists the configured voters that must be asked who they are: those that do
+// not vote, and those that do not answer under the identity that is listed. When all is
+// well there are none, and nobody is asked anything.
+func (l *Log) questionable() []string {
+	votes := make(map[string]bool)
+	for _, s := range l.raft.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter && l.transport.answers(s.Address) {
+			votes[parseIdentity(string(s.ID)).Node] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(l.cfg.Voters), func(node string) bool { return votes[node] })
+}
+
 // changeOne makes at most one change of the configuration, and waits for it.
 //
 // The guard against a change that raced ours is that raft takes one at a time and that this
@@ -47,7 +61,7 @@ type newcomers struct {
 // guard, is always 0 in v1.8.0.
 func (l *Log) changeOne(k newcomers) error {
 	commit := l.raft.CommitIndex()
-	answers := l.askAll(l.ctx, l.cfg.Voters, false)
+	answers := l.askAll(l.ctx, l.questionable(), false)
 	// Those who only lack the vote come first: they add to what the cluster can bear.
 	for _, node := range l.cfg.Voters {
 		a, answered := answers[node]
