@@ -61,6 +61,7 @@ type Cluster struct {
 	newest   *state.State
 	timeline []string
 	triggers []*trigger
+	slow     map[string]time.Duration
 }
 
 // trigger does something once, when a host applies a certain step.
@@ -89,7 +90,7 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{
 		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
 		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
-		digests: map[uint64]string{}, newest: &state.State{},
+		slow: map[string]time.Duration{}, digests: map[uint64]string{}, newest: &state.State{},
 	}
 	var err error
 	if c.key, err = link.GenerateKey(); err != nil {
@@ -150,6 +151,10 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 	sum := sha256.Sum256(b)
 	digest := string(sum[:8])
 	c.mu.Lock()
+	pause := c.slow[host]
+	c.mu.Unlock()
+	time.Sleep(pause)
+	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = errors.Join(err, e); err != nil {
 		c.errs = append(c.errs, fmt.Errorf("%s applied entry %d: %w", host, index, err))
@@ -167,6 +172,13 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 			c.wg.Go(tr.do)
 		}
 	}
+}
+
+// slowApply makes the host pause before each entry takes effect there.
+func (c *Cluster) slowApply(host string, pause time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slow[host] = pause
 }
 
 // when does something once, as soon as the host applies a certain step, and gives a function that tells

@@ -12,6 +12,8 @@ import (
 
 	bmc "github.com/hamgr/hamgr/agents/fake"
 	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/resources"
+	storage "github.com/hamgr/hamgr/resources/fake"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -246,7 +248,7 @@ func TestDeviceAgainstNode(t *testing.T) {
 		before := token(c)
 		c.BMC[owner].Behave(bmc.Behavior{Status: "off"})
 		// A stop that hangs needs fencing, while the node is well.
-		c.Storage.Set(owner, "db", "app", "stop", 1)
+		c.Storage.Set(owner, "db", "app", "stop", storage.Fails)
 		c.Storage.Kill(owner, "db", "data")
 		time.Sleep(30 * time.Second)
 		o := c.State().OpenOperation(owner)
@@ -319,8 +321,8 @@ func TestHungStop(t *testing.T) {
 	for _, ownerLeads := range []bool{false, true} {
 		pick(t, Options{}, ownerLeads, func(t *testing.T, c *Cluster, owner string) {
 			before := token(c)
-			c.Storage.Set(owner, "db", "app", "stop", 2)
-			c.Storage.Set(owner, "db", "data", "start", 1)
+			c.Storage.Set(owner, "db", "app", "stop", storage.Hangs)
+			c.Storage.Set(owner, "db", "data", "start", storage.Fails)
 			c.Storage.Kill(owner, "db", "data")
 			takenOver(t, c, owner, before, 3*time.Minute)
 		})
@@ -331,7 +333,7 @@ func TestHungStop(t *testing.T) {
 // shot.
 func TestFailedResource(t *testing.T) {
 	pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
-		c.Storage.Set(owner, "db", "app", "start", 1)
+		c.Storage.Set(owner, "db", "app", "start", storage.Fails)
 		c.Storage.Kill(owner, "db", "app")
 		c.WaitFor(time.Minute, "db runs elsewhere", func() bool { return c.Owner("db") != owner && c.Runs("db") })
 		if n := len(c.State().Operations); n != 0 {
@@ -355,5 +357,57 @@ func TestTotalPowerLoss(t *testing.T) {
 		if n := len(c.State().Operations); n != 0 {
 			t.Errorf("%d fencing operations\n%s", n, c.Report())
 		}
+	})
+}
+
+// TestRestartTrustsNothing restarts the daemon of a former owner, which then applies its old log
+// entry by entry: at some moment that says that it holds the group. It must not act on it before it
+// asked.
+func TestRestartTrustsNothing(t *testing.T) {
+	pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+		c.Storage.Set(owner, "db", "app", "start", storage.Fails)
+		c.Storage.Kill(owner, "db", "app")
+		c.WaitFor(time.Minute, "db runs elsewhere", func() bool { return c.Owner("db") != owner && c.Runs("db") })
+		c.slowApply(owner, 50*time.Millisecond)
+		c.RestartDaemon(owner, 100*time.Millisecond)
+		time.Sleep(30 * time.Second)
+		for _, e := range c.Storage.Events() {
+			if e.What == "refused" {
+				t.Errorf("the former owner started the group again: %v", e)
+			}
+		}
+		if !c.Runs("db") {
+			t.Error(c.Report())
+		}
+	})
+}
+
+// TestFoundActive: something of the group is active on a node that was never granted it. No second copy is
+// started until it is gone.
+func TestFoundActive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(t, Options{})
+		stray, err := storage.Kind(c.Storage, "gamma").Options().New(resources.Env{Group: "db", Resource: "data", Node: "gamma", Boot: "gamma-boot1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := stray.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range c.Nodes {
+			c.Boot(n)
+		}
+		c.WaitFor(20*time.Second, "what runs on gamma is noticed", func() bool {
+			g := c.State().Groups["db"]
+			return g != nil && g.Found["gamma"] != ""
+		})
+		time.Sleep(time.Minute)
+		if c.State().LastToken != 0 || len(c.Storage.Active()) != 1 {
+			t.Errorf("token %d, active %v", c.State().LastToken, c.Storage.Active())
+		}
+		if err := stray.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.WaitRunning(30 * time.Second)
 	})
 }
