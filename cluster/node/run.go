@@ -44,6 +44,7 @@ func Run(ctx context.Context, o Options) error {
 	defer stop(nil)
 	setup.Fatal = func(err error) { stop(err) }
 	lockMemory(o.Log)
+	realTime(o.Log)
 	n, err := Start(ctx, setup)
 	if err != nil {
 		return err

@@ -90,11 +90,15 @@ func (c *command) launch(ctx context.Context) error {
 	if err := writeRecord(c.dir, rec); err != nil {
 		return err
 	}
-	child, err := c.spawn(program, c.opts.Run, &os.ProcAttr{
-		Dir:   c.workDir(),
-		Env:   c.environ(),
-		Files: []*os.File{null, output, output},
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+	var child *os.Process
+	err = process.Ordinarily(func() (err error) {
+		child, err = c.spawn(program, c.opts.Run, &os.ProcAttr{
+			Dir:   c.workDir(),
+			Env:   c.environ(),
+			Files: []*os.File{null, output, output},
+			Sys:   &syscall.SysProcAttr{Setsid: true},
+		})
+		return err
 	})
 	if err != nil {
 		return errors.Join(err, removeRecord(c.dir))
