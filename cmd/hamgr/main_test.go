@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/hamgr/hamgr/cluster/api"
+	"github.com/hamgr/hamgr/cluster/config"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files and scripts")
@@ -61,6 +62,13 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// What `init --print-sample` prints is valid as it stands, but for the secrets it names.
+func TestSampleIsValid(t *testing.T) {
+	if _, err := config.Parse("sample.toml", sample, kinds()); err != nil {
+		t.Error(err)
+	}
 }
 
 func startDaemon(socket string, b api.Backend) (stop func(), err error) {

@@ -62,6 +62,7 @@ func (c *cli) root() *cobra.Command {
 	flags.BoolVar(&c.json, "json", false, "print one JSON object, as written in docs/cli.md")
 	root.AddCommand(
 		c.configCommand(),
+		newDemoCommand(),
 		c.fenceCommand(),
 		c.guardCommand(),
 		c.initCommand(),
