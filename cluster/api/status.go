@@ -68,7 +68,8 @@ type LinkStatus struct {
 	Address  string `json:"address"`
 	UDPAgeMS *int64 `json:"udp_age_ms,omitempty"` // absent if never
 	TCPAgeMS *int64 `json:"tcp_age_ms,omitempty"` // absent if never
-	Error    string `json:"error,omitempty"`
+	// Error is why the link does not work now; an error before the last success is history.
+	Error string `json:"error,omitempty"`
 }
 
 // FencingStatus is how a node would be fenced, and when that was last proven to work.

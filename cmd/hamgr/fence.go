@@ -143,7 +143,7 @@ func progress(e api.FenceEvent) string {
 		b.WriteString(e.At.Local().Format("15:04:05.000 "))
 	}
 	b.WriteString(e.Text)
-	if e.Error != "" {
+	if !strings.Contains(e.Text, e.Error) {
 		b.WriteString(": " + e.Error)
 	}
 	return b.String()

@@ -208,3 +208,15 @@ func TestQuestionObeysItsContext(t *testing.T) {
 		t.Errorf("answer = %v, %v", yes, err)
 	}
 }
+
+func TestProgressSaysThingsOnce(t *testing.T) {
+	for want, e := range map[string]api.FenceEvent{
+		"off ordered":          {Text: "off ordered"},
+		"b3: refused":          {Text: "b3: refused", Error: "refused"},
+		"off ordered: refused": {Text: "off ordered", Error: "refused"},
+	} {
+		if got := progress(e); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
