@@ -54,6 +54,8 @@ func TestOffAgainstFaults(t *testing.T) {
 		"wants If-Match, 428":       {mode(func(m *redfishsim.Mode) { m.ETag = redfishsim.ETagRequired }), fate{nil, true, agents.Off}},
 		"wants If-Match, 412":       {mode(func(m *redfishsim.Mode) { m.ETag = redfishsim.ETagMissing }), fate{nil, true, agents.Off}},
 		"412 whatever is sent":      {fault(redfishsim.Answer(412, "Base.1.8.PreconditionFailed")), fate{ErrRefused, false, agents.On}},
+		"hangs up just then":        {fault(redfishsim.Times(1, redfishsim.HangUp())), fate{nil, true, agents.Off}},
+		"hangs up always":           {fault(redfishsim.HangUp()), fate{ErrUnreachable, false, agents.On}},
 		"closes each connection":    {mode(func(m *redfishsim.Mode) { m.CloseEach = true }), fate{nil, true, agents.Off}},
 		"session ends just before":  {func(b *redfishsim.BMC) { b.DropSessions() }, fate{nil, true, agents.Off}},
 		"BMC restarts just before":  {func(b *redfishsim.BMC) { b.Down(); b.Up() }, fate{nil, true, agents.Off}},

@@ -3,6 +3,7 @@ package redfish
 import (
 	"errors"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -69,8 +70,8 @@ func TestOddDocuments(t *testing.T) {
 		"name in lower case":     {redfishsim.Document(json, systemDocument(`"powerstate":"Off",`)), nil},
 		"only in Oem":            {redfishsim.Document(json, systemDocument(`"Oem":{"PowerState":"Off"},`)), nil},
 		"requested, not reached": {redfishsim.Document(json, systemDocument(`"RequestedPowerState":"Off",`)), nil},
-		"a chassis":              {redfishsim.Document(json, `{"@odata.type":"#Chassis.v1_10_0.Chassis","PowerState":"Off"}`), ErrSystem},
-		"a manager":              {redfishsim.Document(json, `{"@odata.type":"#Manager.v1_10_0.Manager","PowerState":"Off"}`), ErrSystem},
+		"a chassis":              {redfishsim.Document(json, strings.Replace(systemDocument(`"PowerState":"Off",`), "#ComputerSystem.v1_16_0.ComputerSystem", "#Chassis.v1_10_0.Chassis", 1)), ErrSystem},
+		"a manager":              {redfishsim.Document(json, strings.Replace(systemDocument(`"PowerState":"Off",`), "#ComputerSystem.v1_16_0.ComputerSystem", "#Manager.v1_10_0.Manager", 1)), ErrSystem},
 		"no type":                {redfishsim.Document(json, `{"PowerState":"Off"}`), ErrSystem},
 		"no host":                {redfishsim.Document(json, `{"@odata.type":"#ComputerSystem.v1_0_0.ComputerSystem","PowerState":"Off"}`), ErrSystem},
 		"an error with 200":      {redfishsim.Document(json, `{"error":{"code":"Base.1.8.GeneralError"}}`), ErrSystem},
@@ -133,6 +134,22 @@ func TestOddRoots(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestBodyLimit: a body without end costs neither memory nor time.
+func TestBodyLimit(t *testing.T) {
+	bmc := startBMC(t, nil)
+	bmc.SetFault(redfishsim.AtSystem, redfishsim.Huge(1<<30))
+	a := open(t, options(bmc))
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := a.Status(within(t, 5*time.Second), ""); !errors.Is(err, ErrNotRedfish) {
+		t.Errorf("error %v", err)
+	}
+	runtime.ReadMemStats(&after)
+	if used := after.TotalAlloc - before.TotalAlloc; used > 16*bodyLimit {
+		t.Errorf("%d MiB were read", used>>20)
 	}
 }
 

@@ -271,6 +271,9 @@ func TestNoLeaks(t *testing.T) {
 					t.Errorf("closing: %v", err)
 				}
 				cancel()
+				if n := connections(h); n != 0 {
+					t.Fatalf("%d connections open after Close", n)
+				}
 			}
 			if n := bmc.OpenSessions(); n != 0 {
 				t.Errorf("%d of %d sessions left", n, bmc.SessionsOpened())
@@ -281,6 +284,13 @@ func TestNoLeaks(t *testing.T) {
 			}
 		})
 	}
+}
+
+func connections(h agents.Agent) int {
+	n := h.(*agent).network
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.conns)
 }
 
 func openFiles(t *testing.T) int {

@@ -112,18 +112,29 @@ func Break() Fault {
 		w.Header().Set("Content-Length", "1000")
 		w.WriteHeader(http.StatusOK)
 		fmt.Fprint(w, `{"PowerState":"Off",`)
-		control := http.NewResponseController(w)
-		control.Flush()
-		if c, _, err := control.Hijack(); err == nil {
-			if t, ok := c.(interface{ NetConn() net.Conn }); ok {
-				c = t.NetConn()
-			}
-			if t, ok := c.(*net.TCPConn); ok {
-				t.SetLinger(0)
-			}
-			c.Close()
-		}
+		http.NewResponseController(w).Flush()
+		cut(w)
 	}
+}
+
+// HangUp resets the connection instead of answering.
+func HangUp() Fault {
+	return func(w http.ResponseWriter, _ *http.Request, _ http.Handler) { cut(w) }
+}
+
+// cut ends the connection with a reset.
+func cut(w http.ResponseWriter) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return // gone already
+	}
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // below TLS
+		c = t.NetConn()
+	}
+	if t, ok := c.(*net.TCPConn); ok {
+		t.SetLinger(0)
+	}
+	c.Close()
 }
 
 // Obeying carries the request out first, and then fails like f.
