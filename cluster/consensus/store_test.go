@@ -164,6 +164,7 @@ func TestDataFolderIsForOneProcess(t *testing.T) {
 // Whatever one byte is changed to: the store says that it is damaged, or it holds exactly
 // what was written.
 func TestFlippedByteIsNoticed(t *testing.T) {
+	t.Parallel()
 	s, path := newBolt(t)
 	fill(t, s)
 	want, err := contentOf(s)

@@ -97,22 +97,34 @@ func (l *Log) changeOne(k newcomers) error {
 			k.warned[id] = true
 			continue
 		}
-		return l.replace(id)
+		if done, err := l.replace(id); done || err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
 // replace adds an identity without a vote, after the one that the node had before is
-// removed. That one can never answer again, so its removal costs nothing.
-func (l *Log) replace(id identity) error {
-	for _, s := range l.raft.GetConfiguration().Configuration().Servers {
-		if old := parseIdentity(string(s.ID)); old.Node == id.Node {
-			if err := l.change("voter removed", old, l.raft.RemoveServer(s.ID, 0, l.timing.Patience)); err != nil {
-				return err
-			}
+// removed. That one can never answer again, so its vote is no loss; but the fewer voters are
+// listed, the smaller the quorum. So a voter is removed only when the one before it has its
+// successor: of an odd number of voters the quorum then stays what it is configured to be.
+// done is false when this one must wait.
+func (l *Log) replace(id identity) (done bool, err error) {
+	servers := l.raft.GetConfiguration().Configuration().Servers
+	pending := slices.ContainsFunc(servers, func(s raft.Server) bool { return s.Suffrage != raft.Voter })
+	for _, s := range servers {
+		old := parseIdentity(string(s.ID))
+		if old.Node != id.Node {
+			continue
+		}
+		if s.Suffrage == raft.Voter && pending {
+			return false, nil
+		}
+		if err := l.change("voter removed", old, l.raft.RemoveServer(s.ID, 0, l.timing.Patience)); err != nil {
+			return true, err
 		}
 	}
-	return l.change("non-voter added", id, l.raft.AddNonvoter(raft.ServerID(id.String()), raft.ServerAddress(id.String()), 0, l.timing.Patience))
+	return true, l.change("non-voter added", id, l.raft.AddNonvoter(raft.ServerID(id.String()), raft.ServerAddress(id.String()), 0, l.timing.Patience))
 }
 
 func (l *Log) change(what string, id identity, f raft.IndexFuture) error {
