@@ -127,6 +127,9 @@ func (b backend) fenceHere(ctx context.Context, req api.FenceRequest, observe fu
 	if len(levels(b.n.Config, req.Node, b.n.Log)) == 0 {
 		return api.FenceResult{}, &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("node %s has no fence device", req.Node), Hint: "add one to its fencing in hamgr.toml"}
 	}
+	if req.Node == b.n.Self && len(b.n.Config.Nodes) == 1 {
+		return api.FenceResult{}, &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("%s is the only node: nobody else can fence it", req.Node)}
+	}
 	order := state.Order{Node: req.Node, Action: state.FenceAction(req.Action), Reason: req.Reason, By: req.By}
 	if order.By == "" || order.By == state.ByCluster {
 		order.By = "operator"

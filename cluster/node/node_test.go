@@ -13,6 +13,7 @@ import (
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/coordinator"
+	"github.com/hamgr/hamgr/cluster/link"
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
@@ -128,5 +129,22 @@ func TestTimings(t *testing.T) {
 	}
 	if coordinator.StallLimit(time.Second) < 11*time.Second {
 		t.Error("a follower that lags 11 s after a long cut would be shot")
+	}
+}
+
+func TestLinkErrorEndsWithTheNextReceipt(t *testing.T) {
+	for _, c := range []struct {
+		packet, stream, failed int64
+		shown                  bool
+	}{
+		{link.Never, link.Never, 5, true},
+		{20, link.Never, 5, true},
+		{3, link.Never, 5, false},
+		{link.Never, 3, 5, false},
+	} {
+		st := linkStatus(link.LinkHealth{PacketAgeMS: c.packet, StreamAgeMS: c.stream, LastError: "refused", LastErrorAgeMS: c.failed})
+		if (st.Error != "") != c.shown {
+			t.Errorf("%+v: error %q", c, st.Error)
+		}
 	}
 }

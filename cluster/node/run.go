@@ -49,6 +49,12 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	if setup.Single {
+		// It is good for once: a data folder that is lost later must not form a second cluster.
+		if err := os.Remove(filepath.Join(setup.DataDir, singleMarker)); err != nil {
+			return errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
+		}
+	}
 	notify(o.Log, daemon.SdNotifyReady)
 	o.Log.Info("node started", "node", setup.Self, "boot", setup.Boot, "version", o.Version)
 	n.keepAlive(ctx)

@@ -87,13 +87,21 @@ func (n *Node) nodeStatus(s *state.State, view scheduler.View, coord string) []a
 			st.State = api.NodeSuspect
 		}
 		for _, l := range h.Links {
-			st.Links = append(st.Links, api.LinkStatus{
-				Address: l.Address, UDPAgeMS: ageOrNil(l.PacketAgeMS), TCPAgeMS: ageOrNil(l.StreamAgeMS), Error: l.LastError,
-			})
+			st.Links = append(st.Links, linkStatus(l))
 		}
 		all = append(all, st)
 	}
 	return all
+}
+
+// linkStatus shows an error only while nothing was heard on the link after it.
+func linkStatus(l link.LinkHealth) api.LinkStatus {
+	st := api.LinkStatus{Address: l.Address, UDPAgeMS: ageOrNil(l.PacketAgeMS), TCPAgeMS: ageOrNil(l.StreamAgeMS)}
+	since := func(age int64) bool { return age != link.Never && age <= l.LastErrorAgeMS }
+	if !since(l.PacketAgeMS) && !since(l.StreamAgeMS) {
+		st.Error = l.LastError
+	}
+	return st
 }
 
 // lastProven is when power was last read back off at the node's devices.
