@@ -76,8 +76,8 @@ func (r *reader) checkAddresses(t *table, list []string, used map[string]string)
 	}
 }
 
-// checkAddress accepts IP addresses and host names, and returns the form in which two
-// of them can be compared.
+// checkAddress accepts IP addresses, and returns the form in which two of them can be compared. Host
+// names are refused: a cluster that needs a name server fails with it.
 func checkAddress(a string) (canonical, msg, cure string) {
 	if ip, err := netip.ParseAddr(a); err == nil {
 		ip = ip.Unmap()
@@ -98,10 +98,10 @@ func checkAddress(a string) (canonical, msg, cure string) {
 		host := strings.Trim(a[:i], "[]")
 		return "", fmt.Sprintf("%q has a port", a), fmt.Sprintf("write %q; the port is the same everywhere, and stands in [cluster]", host)
 	}
-	if !isHostName(a) {
-		return "", fmt.Sprintf("%q is neither an IP address nor a host name", a), `write it like "10.0.0.11", "fd00::11" or "alpha.example.org"`
+	if isHostName(a) {
+		return "", fmt.Sprintf("%q is a host name", a), "write the IP address: the cluster must not depend on a name server"
 	}
-	return strings.ToLower(strings.TrimSuffix(a, ".")), "", ""
+	return "", fmt.Sprintf("%q is not an IP address", a), `write it like "10.0.0.11" or "fd00::11"`
 }
 
 // isHostName follows RFC 1123, section 2.1; a last label in digits would be a broken

@@ -57,7 +57,7 @@ const (
 // Node is one table [[node]].
 type Node struct {
 	Name      string     `toml:"name" doc:"name of the node"`
-	Addresses []string   `toml:"addresses" doc:"addresses or host names without port, one per link"`
+	Addresses []string   `toml:"addresses" doc:"IP addresses without port, one per link"`
 	Role      string     `toml:"role" oneof:"member|witness" doc:"a member runs groups and votes, a witness only votes"`
 	Fencing   [][]string `toml:"fencing" doc:"levels of fence device names; levels are tried in order, all devices of a level must succeed"`
 }

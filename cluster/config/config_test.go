@@ -24,7 +24,7 @@ fencing = [["beta-bmc"], ["pdu-a", "pdu-b"]]
 
 [[node]]
 name = "quorum1"
-addresses = ["quorum1.example.org"]
+addresses = ["10.0.0.9"]
 role = "witness"
 
 [[fence_device]]
@@ -93,7 +93,7 @@ func TestDefaultsAndTypes(t *testing.T) {
 	wantNodes := []Node{
 		{Name: "alpha", Addresses: []string{"10.0.0.11", "fd00::11"}, Role: Member, Fencing: [][]string{{"alpha-bmc"}}},
 		{Name: "beta", Addresses: []string{"10.0.0.12", "fd00::12"}, Role: Member, Fencing: [][]string{{"beta-bmc"}, {"pdu-a", "pdu-b"}}},
-		{Name: "quorum1", Addresses: []string{"quorum1.example.org"}, Role: Witness},
+		{Name: "quorum1", Addresses: []string{"10.0.0.9"}, Role: Witness},
 	}
 	if !reflect.DeepEqual(cfg.Nodes, wantNodes) {
 		t.Errorf("nodes: %+v", cfg.Nodes)
