@@ -352,6 +352,27 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 	})
 }
 
+func TestFollowersHearOfACommitAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, 3*time.Second, 3)
+		c.startAll()
+		leader := c.coordinator(6 * time.Second)
+		for i := range 20 {
+			time.Sleep(time.Duration(i) * 7 * time.Millisecond)
+			start := time.Now()
+			index := leader.mustPropose(fmt.Sprint(i))
+			for _, n := range c.nodes {
+				if err := n.log.WaitApplied(t.Context(), index); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if took := time.Since(start); took > 10*time.Millisecond {
+				t.Errorf("all applied after %s; a round trip is at most 1 ms", took)
+			}
+		}
+	})
+}
+
 func TestThroughput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t, time.Second, 3)

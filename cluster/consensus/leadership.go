@@ -165,11 +165,20 @@ func (l *Log) probe(term uint64) {
 
 // committed notes that an entry which was proposed in term came back. An answer that
 // belongs to a term before counts for nothing.
-func (l *Log) committed(term uint64) {
+//
+// Followers hear that an entry is committed with the next one, or up to twice Timing.Commit
+// later. So a command is followed by a probe at once: a takeover on another node
+// waits for it.
+func (l *Log) committed(term uint64, command bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.progress.term == term {
-		l.progress.last = time.Now()
+	if l.progress.term != term {
+		return
+	}
+	l.progress.last = time.Now()
+	if command {
+		l.progress.next = l.progress.last
+		l.wake()
 	}
 }
 

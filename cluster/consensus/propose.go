@@ -60,7 +60,7 @@ func (l *Log) commit(entry raft.Log) applied {
 	if err := future.Error(); err != nil {
 		return applied{err: outcome(err)}
 	}
-	l.committed(term)
+	l.committed(term, len(entry.Extensions) == 0)
 	return applied{result: future.Response(), index: future.Index()}
 }
 

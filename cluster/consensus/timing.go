@@ -21,7 +21,7 @@ type Timing struct {
 	Election      time.Duration // time for one election
 	Lease         time.Duration // a leader that hears no majority for this long steps down
 	RPC           time.Duration // one request to another voter
-	Commit        time.Duration // mean pause until followers hear of a commit without traffic
+	Commit        time.Duration // least pause between two idle messages to a follower; see committed
 	StoreDeadline time.Duration // one call of a store; the first one missed is final
 	Probe         time.Duration // between two commits that prove leadership
 	Patience      time.Duration // without a commit for this long, a leader steps down
@@ -36,7 +36,7 @@ func DeriveTiming(detection time.Duration) Timing {
 		Election:      detection / 5,
 		Lease:         detection * 3 / 20,
 		RPC:           detection / 10,
-		Commit:        min(50*time.Millisecond, detection/20),
+		Commit:        detection / 20,
 		StoreDeadline: detection / 2,
 		Probe:         detection / 4,
 		Patience:      detection,
