@@ -2,8 +2,8 @@ package consensus
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
-	"io"
 	"testing"
 
 	"github.com/hashicorp/raft"
@@ -21,16 +21,26 @@ func FuzzJoinMessage(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 2, '{', '}'})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var q question
-		var a answer
-		if err := readMessage(bytes.NewReader(b), &q); err == nil && len(b) > maxMessage+4 {
-			r := bytes.NewReader(b)
-			_, _ = io.CopyN(io.Discard, r, 4)
-		}
-		if err := readMessage(bytes.NewReader(b), &a); err == nil {
-			var again bytes.Buffer
-			if err := writeMessage(&again, a); err != nil && !errors.Is(err, errMessage) {
-				t.Errorf("what was read cannot be written: %v", err)
+		r := bytes.NewReader(b)
+		if err := readMessage(r, &q); err == nil {
+			used := len(b) - r.Len()
+			if size := int(binary.BigEndian.Uint32(b)); used != 4+size || size > maxMessage {
+				t.Errorf("a message of %d bytes took %d", size, used)
 			}
+		}
+		var a answer
+		if err := readMessage(bytes.NewReader(b), &a); err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := writeMessage(&again, a); errors.Is(err, errMessage) {
+			return // escaping made it longer than a message may be
+		} else if err != nil {
+			t.Fatalf("what was read cannot be written: %v", err)
+		}
+		var back answer
+		if err := readMessage(&again, &back); err != nil || back != a {
+			t.Errorf("%+v comes back as %+v, %v", a, back, err)
 		}
 	})
 }
