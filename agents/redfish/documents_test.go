@@ -1,13 +1,16 @@
 package redfish
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/agents/redfish/redfishsim"
 )
 
 // documentsVariable names a folder with the documents of real machines, one folder each: a
@@ -63,6 +66,41 @@ func understand(t *testing.T, file string) {
 			if _, err := (address{scheme: "https", host: "bmc"}).reference(s.target); err != nil {
 				t.Errorf("target %s: %v", s.target, err)
 			}
+		}
+	}
+}
+
+// TestRoots: with the service root of each machine the agent logs in and reads a system.
+func TestRoots(t *testing.T) {
+	files := []string{filepath.Join("testdata", "documents", "list", "root.json")}
+	if f := os.Getenv(documentsVariable); f != "" {
+		more, err := filepath.Glob(filepath.Join(f, "*", "root.json"))
+		if err != nil || len(more) == 0 {
+			t.Fatalf("no service roots in %s: %v", f, err)
+		}
+		files = append(files, more...)
+	}
+	for _, file := range files {
+		for _, auth := range []string{AuthBasic, AuthSession} {
+			t.Run(filepath.Base(filepath.Dir(file))+", "+auth, func(t *testing.T) {
+				doc, err := os.ReadFile(file)
+				if err != nil {
+					t.Fatal(err)
+				}
+				bmc := startBMC(t, nil)
+				bmc.SetFault(redfishsim.AtRoot, redfishsim.Document("application/json", string(doc)))
+				o := options(bmc)
+				o.Auth, o.System = auth, bmc.SystemURI("1")
+				r, err := open(t, o).Status(within(t, 5*time.Second), "")
+				if auth == AuthSession && !strings.Contains(string(doc), "/Sessions\"") {
+					// A root without Links.Sessions (which DSP0266 demands) allows basic only.
+					if !errors.Is(err, ErrNotRedfish) {
+						t.Errorf("error %v", err)
+					}
+				} else if err != nil || r.State != agents.On {
+					t.Errorf("read %v, %v", r, err)
+				}
+			})
 		}
 	}
 }

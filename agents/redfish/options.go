@@ -106,7 +106,7 @@ func (o *Options) checkTrust() (errs []error) {
 	return errs
 }
 
-// Open makes a handle. Nothing is sent before the first call.
+// Open makes a handle. Nothing is sent before the first call. log may be nil.
 func (o *Options) Open(log *slog.Logger) (agents.Agent, error) {
 	if err := o.Validate(); err != nil {
 		return nil, fmt.Errorf("redfish: %w", err)
@@ -115,6 +115,9 @@ func (o *Options) Open(log *slog.Logger) (agents.Agent, error) {
 	conf, err := o.tlsConfig()
 	if err != nil {
 		return nil, fmt.Errorf("redfish: %w", err)
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
 	n := newNetwork(base, conf)
 	a := &agent{base: base, opts: *o, log: log, network: n, resolved: map[string]string{}}

@@ -83,6 +83,7 @@ func TestOddDocuments(t *testing.T) {
 		"404":                    {redfishsim.Answer(404, "Base.1.8.ResourceMissingAtURI"), ErrSystem},
 		"500":                    {redfishsim.Answer(500, "Base.1.8.InternalError"), ErrRefused},
 		"304":                    {redfishsim.Answer(304, ""), ErrNotRedfish},
+		"206":                    {redfishsim.Answer(206, testPassword), ErrNotRedfish},
 		"no content":             {redfishsim.Answer(204, ""), ErrNotRedfish},
 		"503 for an hour":        {redfishsim.RetryAfter("3599"), ErrBusy},
 		"elsewhere":              {redfishsim.Redirect(302, "https://127.0.0.9:1/redfish/v1/Systems/1"), ErrNotRedfish},

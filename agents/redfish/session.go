@@ -112,10 +112,11 @@ func dial(ctx context.Context, conf gofish.ClientConfig) (*gofish.APIClient, err
 func loginError(err error) error {
 	err = classify(err)
 	var status *statusError
-	if !errors.As(err, &status) || status.method != http.MethodPost {
-		return err
-	}
 	switch {
+	case !errors.As(err, &status):
+		return fmt.Errorf("connecting: %w", err)
+	case status.method != http.MethodPost:
+		return err
 	case errors.Is(status, ErrSessionLimit), errors.Is(status, ErrPasswordChange):
 		return err
 	case status.status == http.StatusServiceUnavailable:

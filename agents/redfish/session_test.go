@@ -138,6 +138,49 @@ func TestSessionRenewed(t *testing.T) {
 	}
 }
 
+// TestReboot: while the BMC restarts it is unreachable, busy, or talks nonsense; nothing of it
+// is off, and the same handle finds the machine again afterwards.
+func TestReboot(t *testing.T) {
+	for _, auth := range []string{AuthBasic, AuthSession} {
+		bmc := startBMC(t, nil)
+		o := options(bmc)
+		o.Auth = auth
+		a := open(t, o)
+		ctx := within(t, 10*time.Second)
+		if _, err := a.Status(ctx, ""); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- bmc.Reboot(ctx, 60*time.Millisecond) }()
+		failed := 0
+		for running := true; running; {
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Fatal(err)
+				}
+				running = false
+			default:
+				short, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+				r, err := a.Status(short, "")
+				cancel()
+				if err != nil {
+					failed++
+				}
+				if r.State == agents.Off || err != nil && r.State != agents.Unknown {
+					t.Errorf("read %v, %v", r, err)
+				}
+			}
+		}
+		if failed == 0 {
+			t.Error("the restart went unnoticed")
+		}
+		if r, err := a.Status(ctx, ""); err != nil || r.State != agents.On {
+			t.Errorf("after it: %v, %v", r, err)
+		}
+	}
+}
+
 // TestWrongPassword: the first call says so. (gofish trap 5: with basic authentication it
 // shows at the first read only.) BMCs answer a login with 400, 401 or 403.
 func TestWrongPassword(t *testing.T) {

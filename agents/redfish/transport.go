@@ -109,13 +109,18 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, bodyLimit+1))
 	resp.Body.Close()
 	switch {
+	case req.Context().Err() != nil:
+		// Breaking the connection off may itself have brought an answer about: a server
+		// whose handler ends because the client is leaving says 200.
+		return nil, req.Context().Err()
 	case err != nil:
 		return nil, fmt.Errorf("in the middle of the answer: %w", err)
 	case len(body) > bodyLimit:
 		return nil, fmt.Errorf("%w: %s is longer than %d bytes", ErrNotRedfish, clip(req.URL.Path, 120), bodyLimit)
-	case resp.StatusCode >= 300 && !isRedirect(resp):
+	case isRedirect(resp): // checkRedirect decides
+	case !isSuccess(resp):
 		return nil, newStatusError(resp, body)
-	case resp.StatusCode < 300 && !isObject(body) && !(len(body) == 0 && req.Method != http.MethodGet):
+	case !isObject(body) && (len(body) > 0 || req.Method == http.MethodGet):
 		return nil, fmt.Errorf("%w: %s is %s instead of JSON (HTTP %d)", ErrNotRedfish, clip(req.URL.Path, 120), mediaType(resp), resp.StatusCode)
 	}
 	if resp.StatusCode == http.StatusCreated && resp.Header.Get("Location") == "" {
@@ -140,6 +145,11 @@ func mediaType(resp *http.Response) string {
 	default:
 		return "something else"
 	}
+}
+
+// isSuccess knows the same statuses as gofish, whose error for any other shows the whole body.
+func isSuccess(resp *http.Response) bool {
+	return resp.StatusCode == 200 || resp.StatusCode == 201 || resp.StatusCode == 202 || resp.StatusCode == 204
 }
 
 func isRedirect(resp *http.Response) bool {

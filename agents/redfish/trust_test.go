@@ -1,6 +1,7 @@
 package redfish
 
 import (
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -71,6 +72,18 @@ func TestTrust(t *testing.T) {
 				t.Errorf("a BMC that is not trusted got %+v", bmc.Requests())
 			}
 		})
+	}
+}
+
+// TestOldTLS: a BMC that ends at TLS 1.2 is driven; our own floor is there too.
+func TestOldTLS(t *testing.T) {
+	bmc := startBMC(t, func(c *redfishsim.Config) { c.OldTLS = true })
+	a := open(t, options(bmc))
+	if _, err := a.Status(within(t, 5*time.Second), ""); err != nil {
+		t.Error(err)
+	}
+	if v := a.network.inner.TLSClientConfig.MinVersion; v != tls.VersionTLS12 {
+		t.Errorf("accepts TLS from %x on", v)
 	}
 }
 

@@ -55,6 +55,7 @@ type Config struct {
 	Power    Power
 	Systems  []System
 	Plain    bool // http without TLS
+	OldTLS   bool // TLS 1.2 at most
 	Mode     Mode
 }
 
@@ -135,7 +136,11 @@ func (b *BMC) Up() error {
 	}
 	l = &faultyListener{Listener: l, bmc: b}
 	if !b.config.Plain {
-		l = tls.NewListener(l, &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: b.certs.current})
+		conf := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: b.certs.current}
+		if b.config.OldTLS {
+			conf.MaxVersion = tls.VersionTLS12
+		}
+		l = tls.NewListener(l, conf)
 	}
 	server := &http.Server{
 		Handler:           http.HandlerFunc(b.serve),
@@ -165,6 +170,26 @@ func (b *BMC) Down() {
 		server.Close()
 		<-serving
 	}
+}
+
+// Reboot restarts the BMC, not the machine: it is unreachable for a phase, then busy, then a
+// web page without Redfish, each for as long, and then well again with no session left.
+// It returns at the end of that, or when ctx ends.
+func (b *BMC) Reboot(ctx context.Context, phase time.Duration) error {
+	b.Down()
+	defer b.SetFault(Anywhere, nil)
+	if err := wait(ctx, phase); err != nil {
+		return err
+	}
+	b.SetFault(Anywhere, Answer(http.StatusServiceUnavailable, "Base.1.8.ServiceShuttingDown"))
+	if err := b.Up(); err != nil {
+		return err
+	}
+	if err := wait(ctx, phase); err != nil {
+		return err
+	}
+	b.SetFault(Anywhere, HTML())
+	return wait(ctx, phase)
 }
 
 // Stop ends the BMC and waits for all it does. The machine's power is left as it is.

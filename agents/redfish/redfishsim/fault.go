@@ -65,7 +65,10 @@ func Redirect(status int, to string) Fault {
 
 // StallHeader never answers.
 func StallHeader() Fault {
-	return func(_ http.ResponseWriter, r *http.Request, _ http.Handler) { <-r.Context().Done() }
+	return func(_ http.ResponseWriter, r *http.Request, _ http.Handler) {
+		<-r.Context().Done()
+		panic(http.ErrAbortHandler) // net/http would answer 200 to a handler that just returns
+	}
 }
 
 // StallBody sends the header and some of the body, a byte in a while, without end.
@@ -84,9 +87,10 @@ func StallBody(between time.Duration) Fault {
 // Delay answers rightly, but late.
 func Delay(d time.Duration) Fault {
 	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
-		if wait(r.Context(), d) == nil {
-			next.ServeHTTP(w, r)
+		if wait(r.Context(), d) != nil {
+			panic(http.ErrAbortHandler)
 		}
+		next.ServeHTTP(w, r)
 	}
 }
 
