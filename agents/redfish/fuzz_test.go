@@ -112,3 +112,24 @@ func FuzzStatusError(f *testing.F) {
 		}
 	})
 }
+
+// FuzzAddress: an address that is accepted names the host that is written in it, and an error
+// repeats nothing of it.
+func FuzzAddress(f *testing.F) {
+	for _, s := range []string{"https://10.9.0.12", "10.9.0.12:443", "fd00::12", "[fd00::12]:443", "bmc", "https://u:p@bmc", "http://bmc", "://", "bmc:", "https://bmc:%31"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, errs := parseAddress(s, false)
+		if errs != nil {
+			if text := errs[0].Error(); len(s) > 12 && strings.Contains(text, s) {
+				t.Errorf("the error repeats the address: %s", text)
+			}
+			return
+		}
+		u, err := url.Parse(a.endpoint() + "/redfish/v1/")
+		if err != nil || u.Scheme != "https" || u.Host != a.host || u.Hostname() == "" || u.User != nil || u.Path != "/redfish/v1/" {
+			t.Errorf("%q gives %v, %v", s, u, err)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -15,7 +16,7 @@ type process struct {
 	state   byte
 	parent  int
 	session int
-	started string // in clock ticks since boot; pid and started name a process for ever
+	started uint64 // in clock ticks since boot; pid and started name a process for ever
 }
 
 // dead reports a process that runs no more: a zombie that nobody reaped yet.
@@ -70,16 +71,18 @@ func parseStat(line string) (process, error) {
 	}
 	parent, err1 := strconv.Atoi(f[1])
 	session, err2 := strconv.Atoi(f[3])
-	return process{state: f[0][0], parent: parent, session: session, started: f[19]}, errors.Join(err1, err2)
+	started, err3 := strconv.ParseUint(f[19], 10, 64)
+	return process{state: f[0][0], parent: parent, session: session, started: started}, errors.Join(err1, err2, err3)
 }
 
-// members picks the living processes of a machine: those of its session, those that
+// members picks the living processes of a machine: those of its leader's session, those that
 // carry its marker in the environment, and the children of both, wherever they went.
 // A process that left the session, dropped the marker and lost its parent is not found.
-func members(all []process, session int, marker string) []process {
+func members(all []process, leader process, marker string) []process {
+	all = slices.DeleteFunc(all, func(p process) bool { return p.started < leader.started })
 	own := map[int]bool{}
 	for _, p := range all {
-		if p.session == session || hasVariable(p.pid, marker) {
+		if p.session == leader.pid || hasVariable(p.pid, marker) {
 			own[p.pid] = true
 		}
 	}

@@ -36,6 +36,7 @@ type ProcessPower struct {
 // run is the machine from one power-on to the next power-off.
 type run struct {
 	cmd    *exec.Cmd
+	leader process
 	marker string // MachineVariable=...
 }
 
@@ -105,6 +106,10 @@ func (p *ProcessPower) On(ctx context.Context) error {
 	}
 	if err := r.cmd.Start(); err != nil {
 		return fmt.Errorf("machine power on: %w", err)
+	}
+	if r.leader, err = readProcess(r.cmd.Process.Pid); err != nil { // it is there, at least as a zombie
+		r.cmd.Process.Kill()
+		return fmt.Errorf("machine power on: %w", errors.Join(err, r.cmd.Wait()))
 	}
 	p.set(r, boot)
 	return nil
@@ -193,7 +198,7 @@ func (r *run) alive() ([]process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return members(all, r.cmd.Process.Pid, r.marker), nil
+	return members(all, r.leader, r.marker), nil
 }
 
 // signal reaches the given processes, and none that took over the number of one of them.

@@ -3,6 +3,7 @@ package redfishsim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -239,7 +240,7 @@ func TestStartFails(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	good := `42 (a) b (c) S 7 42 41 0 -1 4194304 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 2` + strings.Repeat(" 0", 28)
 	p, err := parseStat(good)
-	if err != nil || p.state != 'S' || p.parent != 7 || p.session != 41 || p.started != "98765" {
+	if err != nil || p.state != 'S' || p.parent != 7 || p.session != 41 || p.started != 98765 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for _, bad := range []string{"", "42", "42 (x", "42 (x) S", "42 (x) SS 1 2 3" + strings.Repeat(" 0", 30), "42 (x) S y 2 z" + strings.Repeat(" 0", 30)} {
@@ -247,4 +248,18 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q is read as %+v", bad, p)
 		}
 	}
+}
+
+// FuzzParseStat: a process calls itself whatever it likes, and changes nothing but its name.
+func FuzzParseStat(f *testing.F) {
+	f.Add("a b) Z 1 2 3 (", 41)
+	f.Add("", 0)
+	f.Add("x) T 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", 7)
+	f.Fuzz(func(t *testing.T, name string, session int) {
+		p, err := parseStat(fmt.Sprintf("42 (%s) S 7 42 %d 0 -1 0 1 0 0 0 0 0 0 0 20 0 1 0 98765 1 2", name, session))
+		if err != nil || p.state != 'S' || p.parent != 7 || p.session != session || p.started != 98765 {
+			t.Errorf("%+v, %v", p, err)
+		}
+		parseStat(name) // must not panic
+	})
 }
