@@ -91,8 +91,8 @@ func TestHealsAfterEveryCut(t *testing.T) {
 	for name, cut := range kinds {
 		for _, n := range []int{2, 3, 5} {
 			for _, length := range []time.Duration{5 * time.Second, 12 * time.Second, 45 * time.Second, 600 * time.Second} {
-				if length > time.Minute && n > 3 {
-					continue // minutes of gossip among five cost seconds, and show nothing new
+				if length > time.Minute && n != 3 {
+					continue // ten minutes of gossip cost seconds of real time each
 				}
 				t.Run(fmt.Sprintf("%s/n=%d/%s", name, n, length), func(t *testing.T) {
 					t.Parallel()
