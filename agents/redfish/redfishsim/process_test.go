@@ -103,6 +103,7 @@ var escapes = map[string]string{
 	"daemon":         `( setsid sh -c '` + writer + `' & ) ; touch ready; exec sleep 1000`,
 	"leader left":    `setsid sh -c '` + writer + `' & touch ready`,
 	"no environment": `env -i PATH="$PATH" setsid sh -c '` + writer + `' & touch ready; wait`,
+	"resource":       `env -i PATH="$PATH" HAMGR_BOOT="$BOOT" setsid sh -c '` + writer + `' & touch ready`,
 	"ignores":        `trap "" TERM INT HUP QUIT; setsid sh -c 'trap "" TERM INT HUP; ` + writer + `' & touch ready; while :; do sleep 1; done`,
 	"stopped":        writer + ` & setsid sh -c 'kill -STOP $$; ` + writer + `' & touch ready; wait`,
 	"forks":          writer + ` & f() { while :; do sh -c 'sleep 0.02 & setsid sleep 0.02' & sleep 0.005; done; }; f & f & touch ready; wait`,
