@@ -99,23 +99,24 @@ const settleTimes = 5
 // Run acts whenever this node leads, until ctx ends. It returns when all that it
 // started has ended.
 func (c *Coordinator) Run(ctx context.Context) {
-	ticker := time.NewTicker(c.cfg.DetectionTime / 40)
-	defer ticker.Stop()
+	// What this node sees is news for its log only, until it leads.
+	idle := time.NewTicker(c.cfg.DetectionTime / 10)
+	defer idle.Stop()
 	for ctx.Err() == nil {
 		c.watch.observe(c.cfg.Look())
 		if c.cfg.Replicated.IsCoordinator() {
-			c.lead(ctx, ticker.C)
+			c.lead(ctx)
 		}
 		select {
 		case <-ctx.Done():
 		case <-c.wake:
-		case <-ticker.C:
+		case <-idle.C:
 		}
 	}
 }
 
 // lead is one term of office.
-func (c *Coordinator) lead(ctx context.Context, tick <-chan time.Time) {
+func (c *Coordinator) lead(ctx context.Context) {
 	ctx, resign := context.WithCancel(ctx)
 	defer c.hangUpAll()
 	defer c.endShots()
@@ -124,6 +125,8 @@ func (c *Coordinator) lead(ctx context.Context, tick <-chan time.Time) {
 		return // not elected for good; the next look tells
 	}
 	c.cfg.Log.Info("acting as coordinator", "node", c.cfg.Self)
+	ticker := time.NewTicker(c.cfg.DetectionTime / 40)
+	defer ticker.Stop()
 	began := time.Now()
 	c.setSettled(false)
 	for ctx.Err() == nil && c.cfg.Replicated.IsCoordinator() {
@@ -139,7 +142,7 @@ func (c *Coordinator) lead(ctx context.Context, tick <-chan time.Time) {
 		select {
 		case <-ctx.Done():
 		case <-c.wake:
-		case <-tick:
+		case <-ticker.C:
 		}
 	}
 	c.cfg.Log.Info("no longer acting as coordinator", "node", c.cfg.Self)

@@ -29,7 +29,7 @@ func newTrust(detection time.Duration, log *slog.Logger) *trust {
 
 // watch measures this process's own gaps, until ctx ends.
 func (t *trust) watch(ctx context.Context) {
-	ticker := time.NewTicker(t.detection / 40)
+	ticker := time.NewTicker(t.detection / 8)
 	defer ticker.Stop()
 	last := time.Now()
 	for {
