@@ -14,6 +14,7 @@ import (
 // far it applied the log, and what it found active without holding a grant.
 type Hello struct {
 	Boot    string            `json:"boot"`
+	Session string            `json:"session"` // names this run of the daemon
 	Applied uint64            `json:"applied"`
 	Found   map[string]string `json:"found,omitempty"`
 	// Ask says that the node trusts nothing that it knew before (it just started, or stood
@@ -40,8 +41,8 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 	if n == nil && s.Digest == "" {
 		return Welcome{}, fmt.Errorf("the cluster has no configuration yet: %w", ErrNotCoordinator)
 	}
-	if n == nil || n.Boot != h.Boot || !n.Up || !maps.Equal(found(s, from), unheld(s, from, h)) {
-		if _, err := c.commit(ctx, state.Command{Join: &state.Join{Node: from, Boot: h.Boot, Found: h.Found}}); err != nil {
+	if n == nil || n.Boot != h.Boot || n.Session != h.Session || !n.Up || !maps.Equal(found(s, from), unheld(s, from, h)) {
+		if _, err := c.commit(ctx, state.Command{Join: &state.Join{Node: from, Boot: h.Boot, Session: h.Session, Found: h.Found}}); err != nil {
 			return Welcome{}, err
 		}
 		if n == nil || n.Boot != h.Boot || !n.Up {

@@ -18,11 +18,12 @@ type groups struct {
 
 	mu       sync.Mutex
 	runners  map[string]*runner // by group; one that is ending stays until it has ended
+	letGo    map[string]uint64  // by group, the newest token whose stop was reported: it is never used again
 	banished string             // why this node must let go of everything; empty if it need not
 }
 
 func newGroups(n *Node) *groups {
-	return &groups{n: n, wakeup: make(chan struct{}, 1), runners: map[string]*runner{}}
+	return &groups{n: n, wakeup: make(chan struct{}, 1), runners: map[string]*runner{}, letGo: map[string]uint64{}}
 }
 
 func (gs *groups) wake() {
@@ -76,6 +77,7 @@ func (gs *groups) reconcile(ctx context.Context) {
 	for name, r := range gs.runners {
 		if r.over() {
 			delete(gs.runners, name)
+			gs.letGo[name] = max(gs.letGo[name], r.grant.Token)
 			gs.n.probes.look()
 			continue
 		}
@@ -90,6 +92,10 @@ func (gs *groups) reconcile(ctx context.Context) {
 	for _, name := range s.GroupNames() {
 		gr := s.Groups[name].Grant
 		if gr == nil || gr.Node != gs.n.Self || gr.Boot != gs.n.Boot || gs.runners[name] != nil {
+			continue
+		}
+		// The report may be committed and just not applied here yet.
+		if gr.Token <= gs.letGo[name] {
 			continue
 		}
 		gs.launch(ctx, name, *gr)

@@ -6,6 +6,7 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +48,7 @@ type Setup struct {
 // Node is one running daemon.
 type Node struct {
 	Setup
+	session    string // names this run of the daemon
 	link       *link.Link
 	membership *membership.Membership
 	replicated *consensus.Log
@@ -70,7 +72,7 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 			s.Config.Path, s.Self, s.Config.NodeNames())
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &Node{Setup: s, cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
+	n := &Node{Setup: s, session: rand.Text(), cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
 	if err := n.start(ctx, run); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}

@@ -204,7 +204,7 @@ func (n *Node) greetOnce(ctx context.Context) error {
 	}
 	era, ask := n.trust.question()
 	w, err := n.peers.hello(ctx, coordinator.Hello{
-		Boot: n.Boot, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
+		Boot: n.Boot, Session: n.session, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
 	})
 	if errors.Is(err, state.ErrBootEnded) {
 		n.groups.outcast(err)

@@ -119,7 +119,7 @@ func (r *runner) fail(err error) {
 }
 
 func (r *runner) report(err error) *state.Report {
-	rep := &state.Report{Group: r.group.Name, Token: r.grant.Token, Node: r.n.Self, Boot: r.n.Boot}
+	rep := &state.Report{Group: r.group.Name, Token: r.grant.Token, Node: r.n.Self, Boot: r.n.Boot, Session: r.n.session}
 	var re *resourceError
 	if errors.As(err, &re) {
 		rep.Resource, rep.Error = re.resource, re.err.Error()

@@ -151,6 +151,17 @@ func TestStopFailedNeedsFencing(t *testing.T) {
 	l.refuse(Command{Leave: &Leave{Node: "alpha", Boot: "a1"}}, ErrConflict)
 }
 
+func TestReportOfAnEarlierDaemon(t *testing.T) {
+	l := newLog(t)
+	l.must(Command{Join: &Join{Node: "alpha", Boot: "a1", Session: "one"}})
+	tok := l.must(grant("db", "alpha", "a1")).Token
+	late := Command{Stopped: &Report{Group: "db", Token: tok, Node: "alpha", Boot: "a1", Session: "one"}}
+	l.must(Command{Join: &Join{Node: "alpha", Boot: "a1", Session: "two"}})
+	l.refuse(late, ErrSuperseded)
+	late.Stopped.Session = "two"
+	l.must(late)
+}
+
 func TestLeave(t *testing.T) {
 	l := newLog(t)
 	l.must(join("alpha", "a1"))

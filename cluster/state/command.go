@@ -55,9 +55,11 @@ type ConfigGroup struct {
 // Join says that a node runs in this boot, and what it found active on itself, group by
 // group. It is repeated whenever that changes.
 type Join struct {
-	Node  string            `json:"node"`
-	Boot  string            `json:"boot"`
-	Found map[string]string `json:"found,omitempty"`
+	Node string `json:"node"`
+	Boot string `json:"boot"`
+	// Session names this run of the node's daemon.
+	Session string            `json:"session,omitempty"`
+	Found   map[string]string `json:"found,omitempty"`
 }
 
 // Leave says that a node that holds nothing goes away on purpose.
@@ -127,6 +129,7 @@ type Report struct {
 	Token    uint64 `json:"token"`
 	Node     string `json:"node"`
 	Boot     string `json:"boot"`
+	Session  string `json:"session,omitempty"`  // of the daemon that speaks
 	Resource string `json:"resource,omitempty"` // what failed
 	Error    string `json:"error,omitempty"`
 }

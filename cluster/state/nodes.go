@@ -104,7 +104,7 @@ func (t *step) join(c *Join) error {
 		t.closeByNewBoot(n)
 		n.Boot = c.Boot
 	}
-	n.Up, n.Left = true, false
+	n.Up, n.Left, n.Session = true, false, c.Session
 	t.noteFound(c)
 	return nil
 }

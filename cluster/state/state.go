@@ -44,6 +44,9 @@ type Node struct {
 	Role Role   `json:"role"`
 	// Boot is the newest kernel boot that joined; empty before the first.
 	Boot string `json:"boot,omitempty"`
+	// Session names the run of the daemon that joined last: what an earlier one still
+	// says of its grants is not believed.
+	Session string `json:"session,omitempty"`
 	// Up says that Boot joined and was neither proven over nor left.
 	Up bool `json:"up"`
 	// Left says that the node took its leave in this boot, holding nothing.
