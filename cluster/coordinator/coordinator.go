@@ -63,9 +63,11 @@ type Coordinator struct {
 	watch *watch
 
 	mu      sync.Mutex
-	hellos  map[string]heard // by node; what each said last
-	shots   map[uint64]*shot // operations being carried out, or waiting for their next attempt
-	talks   map[uint64]*talk // operators who follow an operation
+	leading bool              // a term of office is under way
+	hellos  map[string]heard  // by node; what each said last in this term
+	riddles map[string]string // by node; what a new boot has to repeat before it is believed
+	shots   map[uint64]*shot  // operations being carried out, or waiting for their next attempt
+	talks   map[uint64]*talk  // operators who follow an operation
 	settled bool
 	failing map[failure]time.Time // since when this coordinator knows of a failure
 }
@@ -76,6 +78,7 @@ func New(cfg Config) *Coordinator {
 		cfg:     cfg,
 		wake:    make(chan struct{}, 1),
 		hellos:  map[string]heard{},
+		riddles: map[string]string{},
 		shots:   map[uint64]*shot{},
 		talks:   map[uint64]*talk{},
 		failing: map[failure]time.Time{},
@@ -118,17 +121,17 @@ func (c *Coordinator) Run(ctx context.Context) {
 // lead is one term of office.
 func (c *Coordinator) lead(ctx context.Context) {
 	ctx, resign := context.WithCancel(ctx)
-	defer c.hangUpAll()
 	defer c.endShots()
 	defer resign()
 	if err := c.barrier(ctx); err != nil {
 		return // not elected for good; the next look tells
 	}
+	c.begin()
+	defer c.end()
 	c.cfg.Log.Info("acting as coordinator", "node", c.cfg.Self)
 	ticker := time.NewTicker(c.cfg.DetectionTime / 40)
 	defer ticker.Stop()
 	began := time.Now()
-	c.setSettled(false)
 	for ctx.Err() == nil && c.cfg.Replicated.IsCoordinator() {
 		if time.Since(began) > settleTimes*c.cfg.DetectionTime {
 			c.setSettled(true)
@@ -148,13 +151,35 @@ func (c *Coordinator) lead(ctx context.Context) {
 	c.cfg.Log.Info("no longer acting as coordinator", "node", c.cfg.Self)
 }
 
+// begin opens a term of office. What nodes said in an earlier one says nothing now.
+func (c *Coordinator) begin() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leading, c.settled = true, false
+	clear(c.hellos)
+	clear(c.riddles)
+}
+
+// end closes it: nobody follows an operation here any more.
+func (c *Coordinator) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leading = false
+	for op, t := range c.talks {
+		for _, f := range t.followers {
+			close(f)
+		}
+		delete(c.talks, op)
+	}
+}
+
 // maxRounds bounds how often one step plans anew because its own commits changed the
 // state.
 const maxRounds = 64
 
 // step does what is due: it plans, commits and starts, until a plan brings nothing new.
 func (c *Coordinator) step(ctx context.Context) error {
-	if s := c.cfg.State(); s.Digest != c.cfg.Seed.Digest {
+	if s := c.cfg.State(); s.Digest == "" {
 		if err := c.configure(ctx); err != nil {
 			return err
 		}
@@ -199,8 +224,10 @@ func (c *Coordinator) do(ctx context.Context, a scheduler.Action) (committed boo
 // commitPlanned commits what the scheduler planned. A refusal by the state is no error: the state
 // moved on since the plan was made, and the next plan knows it.
 func (c *Coordinator) commitPlanned(ctx context.Context, a scheduler.Action) (bool, error) {
-	if o := a.Commit.Order; o != nil && c.view().Nodes[o.Node].Gone == "" && c.cfg.State().Nodes[o.Node].Unclean == "" {
-		return false, nil // it was heard again since the plan was made
+	if o := a.Commit.Order; o != nil && c.view().Nodes[o.Node].Gone == "" {
+		if n := c.cfg.State().Nodes[o.Node]; n == nil || n.Unclean == "" {
+			return false, nil // it was heard again since the plan was made
+		}
 	}
 	res, err := c.commit(ctx, *a.Commit)
 	if err != nil {
@@ -245,16 +272,11 @@ func (c *Coordinator) barrier(ctx context.Context) error {
 	return err
 }
 
-// configure makes this node's configuration file the cluster's, where they differ.
+// configure makes this node's configuration file that of a cluster which has none yet. Later the
+// log has the word: a file that is older than it must not stop groups because its node leads.
 func (c *Coordinator) configure(ctx context.Context) error {
 	seed := c.cfg.Seed
-	res, err := c.commit(ctx, state.Command{Configure: &seed})
-	if refused(res) {
-		c.watch.once("configuration refused: "+err.Error(), func() {
-			c.cfg.Log.Error("configuration refused", "err", err)
-		})
-		return nil
-	}
+	_, err := c.commit(ctx, state.Command{Configure: &seed})
 	if err == nil {
 		c.cfg.Log.Info("configuration committed", "cluster", seed.Cluster, "digest", seed.Digest)
 	}

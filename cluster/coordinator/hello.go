@@ -2,9 +2,11 @@ package coordinator
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/state"
@@ -20,12 +22,19 @@ type Hello struct {
 	// Ask says that the node trusts nothing that it knew before (it just started, or stood
 	// still), and needs an answer that a committed entry stands behind.
 	Ask bool `json:"ask,omitempty"`
+	// Echo is the riddle of the last Welcome that had one.
+	Echo string `json:"echo,omitempty"`
+	// Relayed says that it came through a third node. It is set by the coordinator's side.
+	Relayed bool `json:"-"`
 }
 
 // Welcome is the answer: up to which entry the node must have applied the log before it may
 // act on it.
 type Welcome struct {
 	Index uint64 `json:"index"`
+	// Riddle, if there is one, is all of the answer: the boot is new, and is believed only when its
+	// next hello repeats this. A hello that was under way since an earlier boot cannot.
+	Riddle string `json:"riddle,omitempty"`
 }
 
 // Hello takes note of a node, and joins it to the cluster if the state does not yet say so. An
@@ -36,16 +45,26 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 		return Welcome{}, ErrNotCoordinator
 	}
 	s := c.cfg.State()
-	c.noteHello(from, h, s.Applied)
 	n := s.Nodes[from]
-	if n == nil && s.Digest == "" {
+	switch {
+	case s.Digest == "":
 		return Welcome{}, fmt.Errorf("the cluster has no configuration yet: %w", ErrNotCoordinator)
+	case n == nil:
+		return Welcome{}, fmt.Errorf("node %q is not in the cluster's configuration: %w", from, state.ErrUnknown)
+	case slices.Contains(n.Ended, h.Boot):
+		return Welcome{}, fmt.Errorf("hello of %s in boot %s: %w", from, h.Boot, state.ErrBootEnded)
 	}
-	if n == nil || n.Boot != h.Boot || n.Session != h.Session || !n.Up || !maps.Equal(found(s, from), unheld(s, from, h)) {
+	if n.Boot != "" && n.Boot != h.Boot {
+		if riddle, err := c.doubt(from, n.Boot, h); err != nil || riddle != "" {
+			return Welcome{Riddle: riddle}, err
+		}
+	}
+	c.noteHello(from, h, s.Applied)
+	if n.Boot != h.Boot || n.Session != h.Session || !n.Up || !maps.Equal(found(s, from), unheld(s, from, h)) {
 		if _, err := c.commit(ctx, state.Command{Join: &state.Join{Node: from, Boot: h.Boot, Session: h.Session, Found: h.Found}}); err != nil {
 			return Welcome{}, err
 		}
-		if n == nil || n.Boot != h.Boot || !n.Up {
+		if n.Boot != h.Boot || !n.Up {
 			c.cfg.Log.Info("node joined", "node", from, "boot", h.Boot)
 		}
 		c.Wake()
@@ -62,6 +81,23 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 	return Welcome{Index: index}, nil
 }
 
+// doubt is what a hello in a new boot has to get past, since it ends the boot before by proof (c): it
+// must have been made after it was asked for, and the old boot must have fallen silent. Two boots
+// that both speak are two hosts with one name.
+func (c *Coordinator) doubt(from, old string, h Hello) (riddle string, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if last := c.hellos[from]; last.boot == old && time.Since(last.at) < c.cfg.DetectionTime/2 {
+		return "", fmt.Errorf("hello of %s in boot %s: boot %s spoke %s ago: %w", from, h.Boot, old, time.Since(last.at).Round(time.Millisecond), state.ErrConflict)
+	}
+	if want := c.riddles[from]; want == "" || want != h.Echo {
+		c.riddles[from] = rand.Text()
+		return c.riddles[from], nil
+	}
+	delete(c.riddles, from)
+	return "", nil
+}
+
 // noteHello remembers what a node said, and since when it stands still.
 func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	c.mu.Lock()
@@ -69,6 +105,8 @@ func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	was := c.hellos[from]
 	now := heard{boot: h.Boot, at: time.Now(), applied: h.Applied, stuck: was.stuck}
 	switch {
+	case h.Relayed: // the link between this node and that one is cut, and the log with it
+		now.stuck = time.Time{}
 	case was.boot != h.Boot || h.Applied > was.applied || h.Applied >= applied:
 		now.stuck = time.Time{}
 	case was.stuck.IsZero():

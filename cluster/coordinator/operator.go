@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 	"github.com/hamgr/hamgr/stonith"
 )
@@ -29,6 +30,8 @@ type talk struct {
 var (
 	// ErrNotCoordinator: this node does not lead; nothing was done.
 	ErrNotCoordinator = errors.New("not the coordinator")
+	// ErrMajority: the majority needs the target; nothing was done.
+	ErrMajority = errors.New("the majority would be gone")
 	// ErrHandedOver: the leadership was handed over, since this node is the target.
 	ErrHandedOver = errors.New("leadership is being handed over")
 )
@@ -40,15 +43,24 @@ func (c *Coordinator) Fence(ctx context.Context, order state.Order, observe func
 	if !c.cfg.Replicated.IsCoordinator() {
 		return state.Operation{}, ErrNotCoordinator
 	}
-	if n := c.cfg.State().Nodes[order.Node]; n != nil {
+	s := c.cfg.State()
+	if n := s.Nodes[order.Node]; n != nil {
 		order.Boot = n.Boot
+	}
+	if order.Action != state.FenceOn {
+		if why := scheduler.Majority(s, c.view(), order.Node); why != "" {
+			return state.Operation{}, fmt.Errorf("%w: %s", ErrMajority, why)
+		}
 	}
 	res, err := c.commit(ctx, state.Command{Order: &order})
 	if err != nil {
 		return state.Operation{}, err
 	}
 	c.logCommitted(state.Command{Order: &order}, res, order.Reason)
-	steps := c.join(res.Op)
+	steps, ok := c.join(res.Op)
+	if !ok {
+		return state.Operation{ID: res.Op, Node: order.Node, Boot: order.Boot, Action: order.Action}, ErrHandedOver
+	}
 	defer c.hangUp(res.Op, steps)
 	c.Wake()
 	observe(Progress{Op: res.Op, Phase: state.Ordered, Text: fmt.Sprintf("operation %d is committed", res.Op)})
@@ -68,18 +80,22 @@ func (c *Coordinator) Fence(ctx context.Context, order state.Order, observe func
 			return *o, ctx.Err()
 		case p, ok := <-steps:
 			if !ok {
-				return state.Operation{ID: res.Op}, ErrHandedOver
+				return state.Operation{ID: res.Op, Node: order.Node, Boot: order.Boot, Action: order.Action}, ErrHandedOver
 			}
 			observe(p)
 		}
 	}
 }
 
-// join makes a channel that receives the steps of an operation. Steps are dropped when its
-// reader is slow; the state tells the outcome anyway.
-func (c *Coordinator) join(op uint64) chan Progress {
+// join makes a channel that receives the steps of an operation, and is closed at the end of the term of
+// office; false if that was before. Steps are dropped when its reader is slow; the state tells
+// the outcome anyway.
+func (c *Coordinator) join(op uint64) (steps chan Progress, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !c.leading {
+		return nil, false
+	}
 	t := c.talks[op]
 	if t == nil {
 		t = &talk{}
@@ -87,7 +103,7 @@ func (c *Coordinator) join(op uint64) chan Progress {
 	}
 	ch := make(chan Progress, 64)
 	t.followers = append(t.followers, ch)
-	return ch
+	return ch, true
 }
 
 func (c *Coordinator) hangUp(op uint64, ch chan Progress) {
@@ -135,17 +151,5 @@ func (c *Coordinator) tellTalks(s *state.State) {
 			text += ": " + o.Error
 		}
 		t.tell(Progress{Op: op, Phase: o.Phase, Text: text})
-	}
-}
-
-// hangUpAll ends all talks, at the end of a term of office.
-func (c *Coordinator) hangUpAll() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for op, t := range c.talks {
-		for _, f := range t.followers {
-			close(f)
-		}
-		delete(c.talks, op)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 	"github.com/hamgr/hamgr/stonith"
 )
@@ -87,7 +88,7 @@ func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
 	if err != nil {
 		return err
 	}
-	if err := c.contradicted(o, proof); err != nil {
+	if err := c.contradicted(ctx, o, proof); err != nil {
 		return err
 	}
 	cmd := state.Command{ShotProven: &state.ShotProven{Op: o.ID, Executor: c.cfg.Self, Evidence: evidence(proof)}}
@@ -98,15 +99,23 @@ func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
 	return nil
 }
 
-// contradicted refuses a proof against a node that was heard after its power was first read off:
-// the device speaks of another machine, or lies.
-func (c *Coordinator) contradicted(o state.Operation, proof stonith.Proof) error {
+// contradicted refuses a proof against a node that is heard after its power was first read off:
+// the device speaks of another machine, or lies. Of a node that was silent before, that is seen at
+// once; one that was just heard has to stay silent for a while.
+func (c *Coordinator) contradicted(ctx context.Context, o state.Operation, proof stonith.Proof) error {
+	d := c.cfg.DetectionTime
+	off := proof.OffSince()
+	if s := c.cfg.Look()[o.Node]; s.Heard && off.Sub(s.Contact) < d {
+		if !pause(ctx, time.Until(off.Add(d/2))) {
+			return ctx.Err()
+		}
+	}
 	s := c.cfg.Look()[o.Node]
-	if !s.Heard || !s.Contact.After(proof.OffSince()) {
+	if !s.Heard || !s.Contact.After(off) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s says off, but %s was heard %s after that", errConflict,
-		proof.Plugs[0].Device, o.Node, s.Contact.Sub(proof.OffSince()).Round(time.Millisecond))
+		proof.Plugs[0].Device, o.Node, s.Contact.Sub(off).Round(time.Millisecond))
 }
 
 var errConflict = errors.New("device and node contradict each other")
@@ -164,8 +173,8 @@ func (c *Coordinator) stands(ctx context.Context, o state.Operation) error {
 	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot != o.Boot:
 		return fmt.Errorf("%s is in boot %s, not in %s", o.Node, s.Nodes[o.Node].Boot, o.Boot)
 	}
-	if live := c.view().Nodes[o.Node]; o.Phase == state.Shooting && live.Reachable && live.Boot != o.Boot {
-		return fmt.Errorf("%s answers in another boot than %s", o.Node, o.Boot)
+	if why := scheduler.Obstacle(s, c.view(), now); why != "" {
+		return errors.New(why)
 	}
 	return nil
 }

@@ -52,22 +52,9 @@ type watch struct {
 
 	mu   sync.Mutex
 	seen map[string]string // the verdict on each node
-	said map[string]bool
 }
 
-func newWatch(cfg Config) *watch {
-	return &watch{cfg: cfg, seen: map[string]string{}, said: map[string]bool{}}
-}
-
-// once runs f the first time that it is called with this text.
-func (w *watch) once(text string, f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.said[text] {
-		w.said[text] = true
-		f()
-	}
-}
+func newWatch(cfg Config) *watch { return &watch{cfg: cfg, seen: map[string]string{}} }
 
 // observe logs how the verdicts turned since the last look, on every node: which of them
 // coordinates may be known only later.
@@ -129,18 +116,19 @@ func (w *watch) gone(s Sighting) bool {
 // liveness judges one node.
 func (w *watch) liveness(s Sighting, h heard) scheduler.Liveness {
 	age := time.Since(s.Contact)
-	l := scheduler.Liveness{
-		Reachable: s.Heard && s.Gossip == "alive" && age < w.cfg.DetectionTime/2,
-		Boot:      h.boot,
-	}
-	if s.GossipBoot != "" && s.GossipBoot != h.boot {
-		l.Boot = "" // it just came back; its hello will tell
-	}
+	l := scheduler.Liveness{Reachable: s.Heard && s.Gossip == "alive" && age < w.cfg.DetectionTime/2}
+	greeted := !h.at.IsZero() && time.Since(h.at) < w.cfg.DetectionTime
+	switch {
+	case !greeted:
+		l.Boot = s.GossipBoot
+	case s.GossipBoot == "" || s.GossipBoot == h.boot:
+		l.Boot = h.boot
+	} // else it just came back: its next hello will tell
 	limit := StallLimit(w.cfg.DetectionTime)
 	switch {
 	case w.gone(s):
 		l.Gone = fmt.Sprintf("silent on every link for %s, gossip says %s", age.Round(time.Millisecond), s.Gossip)
-	case !h.stuck.IsZero() && time.Since(h.stuck) > limit:
+	case greeted && !h.stuck.IsZero() && time.Since(h.stuck) > limit:
 		l.Gone = fmt.Sprintf("answers, but applied nothing after entry %d for %s", h.applied, time.Since(h.stuck).Round(time.Millisecond))
 		l.Reachable = false
 	}

@@ -163,6 +163,8 @@ func fenceError(op state.Operation, err error) error {
 	switch {
 	case errors.Is(err, coordinator.ErrNotCoordinator), errors.Is(err, consensus.ErrNotCoordinator):
 		return noCoordinator()
+	case errors.Is(err, coordinator.ErrMajority):
+		return &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("not fenced: %v", err), Hint: "bring back the nodes that do not answer first: hamgr status"}
 	case op.ID != 0:
 		return &api.Error{
 			Code:    api.ErrUnknownOutcome,

@@ -3,11 +3,9 @@ package node
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
@@ -131,10 +129,6 @@ func (gs *groups) lonely() string {
 
 func (gs *groups) launch(ctx context.Context, name string, gr state.Grant) {
 	r := newRunner(gs.n, name, gr)
-	if i := slices.IndexFunc(gs.n.Config.Groups, func(g config.Group) bool { return g.Name == name }); i >= 0 {
-		r.group = gs.n.Config.Groups[i]
-		r.known = true
-	}
 	if gr.Phase == state.Stopping {
 		r.stop(gr.StopReason)
 	}

@@ -34,3 +34,14 @@ func latest(a, b time.Time) time.Time {
 	}
 	return b
 }
+
+// heardWithin lists the nodes that this one heard lately.
+func (n *Node) heardWithin(d time.Duration) []string {
+	var names []string
+	for _, name := range n.Config.NodeNames() {
+		if at, ok := n.link.Contact(name); ok && time.Since(at) < d {
+			names = append(names, name)
+		}
+	}
+	return names
+}

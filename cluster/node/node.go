@@ -25,6 +25,7 @@ import (
 // Setup is everything that a node is made of.
 type Setup struct {
 	Config  *config.Config
+	Kinds   config.Kinds
 	Self    string
 	Boot    string // kernel boot ID
 	Key     link.Key
@@ -62,6 +63,8 @@ type Node struct {
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	hush   context.CancelFunc // ends the greeting of coordinators
+	hushed chan struct{}      // closed when it has ended
 }
 
 // Start brings a node up. It returns when all parts run; joining the cluster goes on in the
@@ -81,7 +84,7 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 
 func (n *Node) start(ctx, run context.Context) (err error) {
 	d := n.Config.Cluster.DetectionTime
-	n.replica = newReplica(n.OnApply, n.wake)
+	n.replica = newReplica(n.OnApply, n.fatal)
 	n.fencer = stonith.New(n.Log)
 	if n.link, err = link.Start(n.linkConfig()); err != nil {
 		return err
@@ -105,12 +108,18 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	n.peers = newPeers(n)
 	n.probes = newProbes(n)
 	n.groups = newGroups(n)
+	n.replica.onChange(n.wake)
 
 	n.spawn(func() { n.trust.watch(run) })
 	n.spawn(func() { n.coord.Run(run) })
 	n.spawn(func() { n.relay(run) })
 	n.spawn(func() { n.probes.run(run) })
-	n.spawn(func() { n.greet(run) })
+	greeting, hush := context.WithCancel(run)
+	n.hush, n.hushed = hush, make(chan struct{})
+	n.spawn(func() {
+		defer close(n.hushed)
+		n.greet(greeting)
+	})
 	n.spawn(func() { n.groups.run(run) })
 	return n.serve(run)
 }
@@ -128,7 +137,7 @@ func (n *Node) spawn(f func()) {
 func (n *Node) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Cluster.DetectionTime, time.Second))
 	defer cancel()
-	if n.coord != nil {
+	if n.hush != nil {
 		n.leave(ctx)
 	}
 	return n.Halt(ctx)
@@ -165,6 +174,9 @@ func (n *Node) leave(ctx context.Context) {
 		}
 		cancel()
 	}
+	// A hello after the farewell would join the node again.
+	n.hush()
+	<-n.hushed
 	s := n.replica.State()
 	me := s.Nodes[n.Self]
 	if me == nil || !me.Up || me.Boot != n.Boot || len(s.Holds(n.Self)) > 0 {
@@ -193,12 +205,8 @@ func (n *Node) fatal(err error) {
 
 // wake tells all that act on the replicated state that it changed.
 func (n *Node) wake() {
-	if n.coord != nil {
-		n.coord.Wake()
-	}
-	if n.groups != nil {
-		n.groups.wake()
-	}
+	n.coord.Wake()
+	n.groups.wake()
 }
 
 // relay turns what membership and consensus report into wake-ups.

@@ -62,7 +62,9 @@ func TestRunDirIsOfThisBoot(t *testing.T) {
 
 func TestReplicaRestores(t *testing.T) {
 	woken := 0
-	r := newReplica(nil, func() { woken++ })
+	var fatal error
+	r := newReplica(nil, func(err error) { fatal = err })
+	r.onChange(func() { woken++ })
 	b, err := state.Command{Configure: &state.Configure{Cluster: "web", Digest: "d", Nodes: []state.ConfigNode{{Name: "alpha", Role: state.Member}}}}.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -73,11 +75,17 @@ func TestReplicaRestores(t *testing.T) {
 	if res := r.Apply(8, []byte("{")).(state.Result); res.Err == nil {
 		t.Error("half a command was taken")
 	}
+	if fatal != nil {
+		t.Errorf("half a command is fatal: %v", fatal)
+	}
+	if r.Apply(9, []byte(`{"v":99}`)); !errors.Is(fatal, state.ErrVersion) {
+		t.Errorf("a command of a newer format was passed over: %v", fatal)
+	}
 	snap, err := r.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := newReplica(nil, func() {})
+	other := newReplica(nil, func(error) {})
 	if err := other.Restore(snap); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +95,7 @@ func TestReplicaRestores(t *testing.T) {
 	if err := other.Restore([]byte("[")); err == nil || other.State().Cluster != "web" {
 		t.Error("a damaged snapshot replaced the state")
 	}
-	if woken == 0 {
+	if woken < 2 {
 		t.Error("nobody was told")
 	}
 }

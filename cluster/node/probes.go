@@ -4,8 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,11 +71,9 @@ func (p *probes) run(ctx context.Context) {
 
 func (p *probes) lookOnce(ctx context.Context) {
 	now := map[string]string{}
-	if node, _ := p.n.Config.Node(p.n.Self); node.Role == config.Member {
-		for _, g := range p.n.Config.Groups {
-			if what := p.lookAt(ctx, g); what != "" {
-				now[g.Name] = what
-			}
+	for _, group := range p.groups() {
+		if what := p.lookAt(ctx, group); what != "" {
+			now[group] = what
 		}
 	}
 	if ctx.Err() != nil {
@@ -94,18 +91,37 @@ func (p *probes) lookOnce(ctx context.Context) {
 	}
 }
 
+// groups are those that this node may run by its file, and those that it started in this boot.
+func (p *probes) groups() []string {
+	groups := map[string]bool{}
+	if node, _ := p.n.Config.Node(p.n.Self); node.Role == config.Member {
+		for _, g := range p.n.Config.Groups {
+			groups[g.Name] = true
+		}
+	}
+	started, err := p.n.recalled()
+	if err != nil {
+		p.n.Log.Error("what was started in this boot cannot be listed", "err", err)
+	}
+	for _, g := range started {
+		groups[g] = true
+	}
+	return slices.Sorted(maps.Keys(groups))
+}
+
 // lookAt says what of the group is active here although nobody here drives it; empty if nothing is.
-func (p *probes) lookAt(ctx context.Context, g config.Group) string {
-	if p.n.groups.runner(g.Name) != nil {
+// What cannot be looked at may be active.
+func (p *probes) lookAt(ctx context.Context, group string) string {
+	if p.n.groups.runner(group) != nil {
 		return ""
 	}
-	parts, err := buildParts(p.n, g, 0)
+	parts, err := p.n.partsHere(group)
 	if err != nil {
-		return "" // nothing of it can be looked at; nothing of it can be started either
+		return "cannot be looked at: " + err.Error()
 	}
 	for _, part := range parts {
 		s, detail, err := probe(ctx, part.Resource, probeLimit)
-		if p.n.groups.runner(g.Name) != nil {
+		if p.n.groups.runner(group) != nil {
 			return ""
 		}
 		switch {
@@ -118,22 +134,25 @@ func (p *probes) lookAt(ctx context.Context, g config.Group) string {
 	return ""
 }
 
-// buildParts makes the resources of a group for a grant; token 0 is for looking only.
-func buildParts(n *Node, g config.Group, token uint64) ([]*part, error) {
-	var parts []*part
-	for _, c := range g.Resources {
-		dir := filepath.Join(n.RunDir, g.Name, c.Name)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, &resourceError{c.Name, err}
-		}
-		res, err := c.Options.New(resources.Env{
-			Group: g.Name, Resource: c.Name, Node: n.Self, Boot: n.Boot, Token: token,
-			Dir: dir, Log: n.Log.With("group", g.Name, "resource", c.Name, "token", token),
-		})
-		if err != nil {
-			return nil, &resourceError{c.Name, err}
-		}
-		parts = append(parts, &part{Resource: res, conf: c})
+// partsHere makes the resources of a group for looking at them: as they were started in this boot, else as
+// they are configured.
+func (n *Node) partsHere(group string) ([]*part, error) {
+	h, err := n.recall(group)
+	if err != nil {
+		return nil, err
 	}
-	return parts, nil
+	if h != nil {
+		return h.parts(n, group)
+	}
+	g, _ := n.configured(group)
+	return buildParts(n, group, g.Resources, 0)
+}
+
+// configured gives a group as this node's file has it.
+func (n *Node) configured(group string) (config.Group, bool) {
+	i := slices.IndexFunc(n.Config.Groups, func(g config.Group) bool { return g.Name == group })
+	if i < 0 {
+		return config.Group{Name: group}, false
+	}
+	return n.Config.Groups[i], true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +21,16 @@ import (
 const (
 	verbHello  = "hello"  // coordinator.Hello -> coordinator.Welcome
 	verbReport = "report" // state.Command -> nothing
+	// To any node, and from there to the coordinator: relay -> what the coordinator answers.
+	verbRelay, verbRelayed = "relay", "relayed"
 )
+
+// relay is a question on its way through a third node.
+type relay struct {
+	From string          `json:"from,omitempty"` // set by the third node
+	Verb string          `json:"verb"`
+	Body json.RawMessage `json:"body"`
+}
 
 // answer is what the coordinator answers to any verb.
 type answer struct {
@@ -40,7 +50,7 @@ var errorKinds = map[string]error{
 }
 
 // errNoCoordinator: nobody is known to lead.
-var errNoCoordinator = errors.New("no coordinator is known")
+var errNoCoordinator = fmt.Errorf("no coordinator is known: %w", coordinator.ErrNotCoordinator)
 
 // peers is how this node speaks to the others.
 type peers struct {
@@ -48,6 +58,7 @@ type peers struct {
 
 	mu      sync.Mutex
 	clients map[string]*api.Client
+	via     string // who relayed last
 	changed chan struct{}
 }
 
@@ -105,36 +116,81 @@ func (p *peers) report(ctx context.Context, cmd state.Command) error {
 	return err
 }
 
-// ask puts a question to the coordinator: directly where that is this node, else over the link.
+// ask puts a question to the coordinator: directly where that is this node, else over the link; and
+// where that does not work, through any other node, since a cut between two must not silence one
+// that all others hear.
 func (p *peers) ask(ctx context.Context, verb string, question any, here func(context.Context) (answer, error)) (answer, error) {
-	name, ok := p.n.replicated.Coordinator()
-	if !ok {
-		return answer{}, errNoCoordinator
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.n.Config.Cluster.DetectionTime)
+	d := p.n.Config.Cluster.DetectionTime
+	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	if name == p.n.Self {
+	name, known := p.n.replicated.Coordinator()
+	if known && name == p.n.Self {
 		return here(ctx)
 	}
 	body, err := json.Marshal(question)
 	if err != nil {
 		return answer{}, err
 	}
-	client := p.client(name)
+	err = errNoCoordinator
+	if known {
+		var a answer
+		direct, cancel := context.WithTimeout(ctx, d/2)
+		defer cancel()
+		if a, err = p.call(direct, name, verb, body); !errors.Is(err, errTransport) {
+			return a, err
+		}
+	}
+	for _, via := range p.relays() {
+		if known && via == name {
+			continue
+		}
+		within, cancel := context.WithTimeout(ctx, d/4)
+		a, relayed := p.call(within, via, verbRelay, mustMarshal(relay{Verb: verb, Body: body}))
+		cancel()
+		if !errors.Is(relayed, errTransport) && !errors.Is(relayed, coordinator.ErrNotCoordinator) {
+			p.remember(via)
+			return a, relayed
+		}
+	}
+	return answer{}, err
+}
+
+// relays lists the nodes that may pass a question on, the one that did so last first.
+func (p *peers) relays() []string {
+	heard := p.n.heardWithin(p.n.Config.Cluster.DetectionTime / 2)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if i := slices.Index(heard, p.via); i > 0 {
+		heard[0], heard[i] = heard[i], heard[0]
+	}
+	return heard
+}
+
+func (p *peers) remember(via string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.via = via
+}
+
+// errTransport: no answer came, or none that was one.
+var errTransport = errors.New("not answered")
+
+func (p *peers) call(ctx context.Context, node, verb string, body []byte) (answer, error) {
+	client := p.client(node)
 	b, err := client.Call(ctx, verb, body)
 	if err != nil {
 		client.Close() // a connection that died silently is not used again
-		return answer{}, fmt.Errorf("%s to %s: %w", verb, name, err)
+		return answer{}, fmt.Errorf("%s to %s: %w: %w", verb, node, errTransport, err)
 	}
 	var a answer
 	if err := json.Unmarshal(b, &a); err != nil {
-		return answer{}, fmt.Errorf("%s to %s: %w", verb, name, err)
+		return answer{}, fmt.Errorf("%s to %s: %w: %w", verb, node, errTransport, err)
 	}
 	if a.Error != "" {
 		if kind := errorKinds[a.Kind]; kind != nil {
-			return answer{}, fmt.Errorf("%s to %s: %s: %w", verb, name, a.Error, kind)
+			return answer{}, fmt.Errorf("%s to %s: %s: %w", verb, node, a.Error, kind)
 		}
-		return answer{}, fmt.Errorf("%s to %s: %s", verb, name, a.Error)
+		return answer{}, fmt.Errorf("%s to %s: %s", verb, node, a.Error)
 	}
 	return a, nil
 }
@@ -144,18 +200,12 @@ func (b backend) Call(ctx context.Context, peer, verb string, body []byte) ([]by
 	var a answer
 	var err error
 	switch verb {
-	case verbHello:
-		var h coordinator.Hello
-		if err = json.Unmarshal(body, &h); err == nil {
-			var w coordinator.Welcome
-			w, err = b.n.coord.Hello(ctx, peer, h)
-			a.Welcome = &w
-		}
-	case verbReport:
-		var cmd state.Command
-		if cmd, err = state.Decode(body); err == nil {
-			err = b.n.coord.Report(ctx, peer, cmd)
-		}
+	case verbRelay:
+		a, err = b.relay(ctx, peer, body)
+	case verbRelayed:
+		a, err = b.relayed(ctx, body)
+	case verbHello, verbReport:
+		a, err = b.answer(ctx, peer, verb, body, false)
 	default:
 		return nil, fmt.Errorf("verb %q: %w", verb, api.ErrNotFound)
 	}
@@ -163,6 +213,65 @@ func (b backend) Call(ctx context.Context, peer, verb string, body []byte) ([]by
 		a = answer{Error: err.Error(), Kind: kindOf(err)}
 	}
 	return json.Marshal(a)
+}
+
+// answer is the coordinator's side of hello and report.
+func (b backend) answer(ctx context.Context, from, verb string, body []byte, relayed bool) (answer, error) {
+	if verb == verbHello {
+		var h coordinator.Hello
+		if err := json.Unmarshal(body, &h); err != nil {
+			return answer{}, err
+		}
+		h.Relayed = relayed
+		w, err := b.n.coord.Hello(ctx, from, h)
+		return answer{Welcome: &w}, err
+	}
+	cmd, err := state.Decode(body)
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{}, b.n.coord.Report(ctx, from, cmd)
+}
+
+// relay passes a peer's question on to the coordinator, which the peer does not reach.
+func (b backend) relay(ctx context.Context, peer string, body []byte) (answer, error) {
+	var r relay
+	if err := json.Unmarshal(body, &r); err != nil {
+		return answer{}, err
+	}
+	if r.Verb != verbHello && r.Verb != verbReport {
+		return answer{}, fmt.Errorf("relay of %q: %w", r.Verb, api.ErrNotFound)
+	}
+	name, ok := b.n.replicated.Coordinator()
+	switch {
+	case !ok:
+		return answer{}, coordinator.ErrNotCoordinator
+	case name == b.n.Self:
+		return b.answer(ctx, peer, r.Verb, r.Body, false)
+	}
+	r.From = peer
+	return b.n.peers.call(ctx, name, verbRelayed, mustMarshal(r))
+}
+
+// relayed answers a question that a third node passed on. That the node which asks is From is the third
+// one's word: it holds the cluster key, as every node does.
+func (b backend) relayed(ctx context.Context, body []byte) (answer, error) {
+	var r relay
+	if err := json.Unmarshal(body, &r); err != nil {
+		return answer{}, err
+	}
+	if _, ok := b.n.Config.Node(r.From); !ok || r.Verb != verbHello && r.Verb != verbReport {
+		return answer{}, fmt.Errorf("relayed %q of %q: %w", r.Verb, r.From, coordinator.ErrForeign)
+	}
+	return b.answer(ctx, r.From, r.Verb, r.Body, true)
+}
+
+func mustMarshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("node: plain data does not encode: " + err.Error())
+	}
+	return b
 }
 
 func kindOf(err error) string {
@@ -203,19 +312,29 @@ func (n *Node) greetOnce(ctx context.Context) error {
 		return errors.New("what runs here is not probed yet")
 	}
 	era, ask := n.trust.question()
-	w, err := n.peers.hello(ctx, coordinator.Hello{
+	h := coordinator.Hello{
 		Boot: n.Boot, Session: n.session, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
-	})
-	if errors.Is(err, state.ErrBootEnded) {
+	}
+	w, err := n.peers.hello(ctx, h)
+	if err == nil && w.Riddle != "" {
+		h.Echo = w.Riddle
+		w, err = n.peers.hello(ctx, h)
+	}
+	switch {
+	case errors.Is(err, state.ErrBootEnded):
 		n.groups.outcast(err)
-	}
-	if err != nil {
 		return err
-	}
-	if !ask {
+	case err != nil:
+		return err
+	case w.Riddle != "":
+		return errors.New("the coordinator does not believe this boot yet")
+	case !ask:
 		n.trust.spoken()
 		return nil
 	}
+	// Hellos must go on while this node catches up: they tell how far it is.
+	ctx, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/4)
+	defer cancel()
 	if err := n.replicated.WaitApplied(ctx, w.Index); err != nil {
 		return err
 	}

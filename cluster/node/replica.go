@@ -2,6 +2,7 @@ package node
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -13,22 +14,40 @@ import (
 type replica struct {
 	current atomic.Pointer[state.State]
 	onApply func(index uint64, before, after *state.State)
-	changed func()
+	fatal   func(error)
+	changed atomic.Pointer[func()]
 }
 
-func newReplica(onApply func(uint64, *state.State, *state.State), changed func()) *replica {
-	r := &replica{onApply: onApply, changed: changed}
+func newReplica(onApply func(uint64, *state.State, *state.State), fatal func(error)) *replica {
+	r := &replica{onApply: onApply, fatal: fatal}
 	r.current.Store(&state.State{})
 	return r
+}
+
+// onChange has f called after each change from now on, and once at once. The log may be
+// at work already.
+func (r *replica) onChange(f func()) {
+	r.changed.Store(&f)
+	f()
+}
+
+func (r *replica) tell() {
+	if f := r.changed.Load(); f != nil {
+		(*f)()
+	}
 }
 
 // State gives the newest state that was applied here.
 func (r *replica) State() *state.State { return r.current.Load() }
 
 // Apply applies one entry of the log; it is called in the log's order, by one goroutine.
-// What cannot be decoded changes nothing, on every node alike.
+// What is no command changes nothing, on every node alike. What is one of a newer format would: a
+// node that does not know it must not go on without it.
 func (r *replica) Apply(index uint64, command []byte) any {
 	cmd, err := state.Decode(command)
+	if errors.Is(err, state.ErrVersion) {
+		r.fatal(fmt.Errorf("entry %d of the log: %w", index, err))
+	}
 	if err != nil {
 		return state.Result{Err: err}
 	}
@@ -38,7 +57,7 @@ func (r *replica) Apply(index uint64, command []byte) any {
 		r.onApply(index, before, after)
 	}
 	r.current.Store(after)
-	r.changed()
+	r.tell()
 	return res
 }
 
@@ -52,6 +71,6 @@ func (r *replica) Restore(b []byte) error {
 		return fmt.Errorf("restore state: %w", err)
 	}
 	r.current.Store(s)
-	r.changed()
+	r.tell()
 	return nil
 }

@@ -72,7 +72,7 @@ func prepare(o Options) (Setup, error) {
 	if err != nil {
 		return Setup{}, err
 	}
-	s := Setup{Config: c, Self: o.Node, Boot: o.BootID, DataDir: o.DataDir, RunDir: o.RunDir, Socket: o.Socket, Version: o.Version, Log: o.Log}
+	s := Setup{Config: c, Kinds: Kinds(), Self: o.Node, Boot: o.BootID, DataDir: o.DataDir, RunDir: o.RunDir, Socket: o.Socket, Version: o.Version, Log: o.Log}
 	if s.Self == "" {
 		if s.Self, err = hostName(); err != nil {
 			return Setup{}, err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -17,7 +18,6 @@ import (
 type runner struct {
 	n     *Node
 	group config.Group
-	known bool // the group is in this node's configuration
 	grant state.Grant
 	log   *slog.Logger
 	out   *outbox
@@ -27,14 +27,6 @@ type runner struct {
 	stopped chan struct{} // closed once the group has to stop
 	why     string
 	parts   []*part
-}
-
-// part is one resource of the group.
-type part struct {
-	resources.Resource
-	conf   config.Resource
-	state  resources.State
-	detail string
 }
 
 // resourceError is the failure of one resource.
@@ -48,8 +40,9 @@ func (e *resourceError) Unwrap() error { return e.err }
 
 func newRunner(n *Node, group string, gr state.Grant) *runner {
 	log := n.Log.With("group", group, "token", gr.Token)
+	g, _ := n.configured(group)
 	return &runner{
-		n: n, group: config.Group{Name: group}, grant: gr, log: log,
+		n: n, group: g, grant: gr, log: log,
 		out:     newOutbox(n.peers.report, log),
 		ended:   make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -98,14 +91,17 @@ func (r *runner) run(ctx context.Context) {
 		case <-work.Done():
 		}
 	}()
-	err := r.build()
-	if err == nil {
-		err = r.serve(work)
-	}
-	if ctx.Err() != nil {
+	if err := r.prepare(work); errors.Is(err, errNothingStarted) {
+		r.fail(err)
+	} else if err != nil {
+		// It is not known what runs here, or it does not stop: only a proof from outside helps.
+		r.log.Error("what runs here cannot be taken in hand", "node", r.n.Self, "err", err)
+		r.out.send(state.Command{StopFailed: r.report(err)})
+		<-ctx.Done()
 		return
-	}
-	if work.Err() == nil {
+	} else if err := r.serve(work); ctx.Err() != nil {
+		return
+	} else if work.Err() == nil {
 		r.fail(err)
 	}
 	r.stopAll(ctx)
@@ -129,20 +125,71 @@ func (r *runner) report(err error) *state.Report {
 	return rep
 }
 
-func (r *runner) build() error {
-	if !r.known {
-		return errors.New("the group is not in this node's configuration file")
+// errNothingStarted: the group cannot be started here, and nothing of it was.
+var errNothingStarted = errors.New("nothing was started")
+
+// prepare makes the resources: as the daemon before this one started them in this boot, if it did, else as
+// they are configured.
+func (r *runner) prepare(ctx context.Context) error {
+	h, err := r.n.recall(r.group.Name)
+	if err != nil {
+		return err
 	}
-	parts, err := buildParts(r.n, r.group, r.grant.Token)
+	if h != nil && h.Token != r.grant.Token {
+		if err := r.clearAway(ctx, h); err != nil {
+			return err
+		}
+		h = nil
+	}
+	var parts []*part
+	if h != nil {
+		parts, err = h.parts(r.n, r.group.Name)
+	} else {
+		parts, err = r.fresh()
+	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.parts = parts
-	r.mu.Unlock()
 	return err
+}
+
+// fresh makes the resources of this node's file. A group that is to be stopped, and of which nothing was
+// started, has none.
+func (r *runner) fresh() ([]*part, error) {
+	g, known := r.n.configured(r.group.Name)
+	if !known {
+		return nil, fmt.Errorf("the group is not in this node's configuration file: %w", errNothingStarted)
+	}
+	parts, err := buildParts(r.n, g.Name, g.Resources, r.grant.Token)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", err, errNothingStarted)
+	}
+	return parts, nil
+}
+
+// clearAway stops what is left of an earlier grant, before this one starts anything.
+func (r *runner) clearAway(ctx context.Context, h *held) error {
+	left, err := h.parts(r.n, r.group.Name)
+	if err != nil {
+		return fmt.Errorf("left over from token %d: %w", h.Token, err)
+	}
+	for _, p := range slices.Backward(left) {
+		if err := r.stopPart(ctx, p); err != nil {
+			return fmt.Errorf("left over from token %d: %s: stop: %w", h.Token, p.conf.Name, err)
+		}
+	}
+	return r.n.letGo(r.group.Name)
 }
 
 // serve starts the resources and watches over them. It returns with the failure that ends the
 // group here, or with the error of ctx.
 func (r *runner) serve(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := r.n.hold(r.group.Name, r.grant.Token, r.parts); err != nil {
+		return err
+	}
 	restarts := 0
 	from := 0
 	for {
@@ -212,6 +259,9 @@ func (r *runner) stopAll(ctx context.Context) {
 			return
 		}
 		again = min(2*again, time.Minute)
+	}
+	if err := r.n.letGo(r.group.Name); err != nil {
+		r.log.Error("record of what was started is not removed", "node", r.n.Self, "err", err)
 	}
 	r.out.send(state.Command{Stopped: r.report(nil)})
 	r.out.flush(ctx)

@@ -40,7 +40,7 @@ func (b backend) Status(context.Context) (api.Status, error) {
 		st.Operations = append(st.Operations, operationStatus(s.Operations[id]))
 	}
 	st.Failures = failureStatus(s)
-	st.Problems = problems(n, s, st)
+	st.Problems = problems(n, s, view, st)
 	return st, nil
 }
 
@@ -193,7 +193,7 @@ func failureStatus(s *state.State) []api.Failure {
 }
 
 // problems says what is wrong and what to do, worst first.
-func problems(n *Node, s *state.State, st api.Status) []api.Problem {
+func problems(n *Node, s *state.State, view scheduler.View, st api.Status) []api.Problem {
 	var alarms, warnings []api.Problem
 	alarm := func(text, cure string) {
 		alarms = append(alarms, api.Problem{Severity: api.SeverityAlarm, Text: text, Cure: cure})
@@ -206,9 +206,25 @@ func problems(n *Node, s *state.State, st api.Status) []api.Problem {
 		alarm("this node hears no coordinator: "+orElse(st.Waiting, "a majority of the nodes is missing"), "bring the other nodes back, or their network")
 	}
 	for _, name := range s.NodeNames() {
-		if o := s.OpenOperation(name); o != nil && o.Failures > 0 && o.Phase == state.Shooting {
+		o := s.OpenOperation(name)
+		switch {
+		case o == nil:
+		case o.Failures > 0 && o.Phase == state.Shooting:
 			alarm(fmt.Sprintf("fencing of %s fails (%d times): %s", name, o.Failures, o.Error),
 				"what "+name+" holds cannot be taken over before its power is proven off: hamgr fence status "+name)
+		case o.Failures > 0 && o.Phase == state.ProvenOff:
+			alarm(fmt.Sprintf("%s is fenced, but does not come on again: %s", name, o.Error), "switch it on: hamgr fence on "+name)
+		case st.Coordinator == n.Self && scheduler.Obstacle(s, view, o) != "":
+			alarm(fmt.Sprintf("fencing of %s waits: %s", name, scheduler.Obstacle(s, view, o)), "bring back the nodes that do not answer")
+		}
+	}
+	for _, name := range s.GroupNames() {
+		g := s.Groups[name]
+		for _, node := range slices.Sorted(maps.Keys(g.Found)) {
+			if g.Grant != nil {
+				alarm(fmt.Sprintf("group %s runs on %s, and something of it was found active on %s: %s", name, g.Grant.Node, node, g.Found[node]),
+					"stop it there by hand: two writers ruin the data")
+			}
 		}
 	}
 	for _, g := range st.Groups {
@@ -227,7 +243,7 @@ func problems(n *Node, s *state.State, st api.Status) []api.Problem {
 		}
 	}
 	if s.Digest != "" && s.Digest != seed(n.Config).Digest {
-		warn("this node's configuration file differs from the cluster's", "make the files of all nodes the same")
+		warn("this node's configuration file differs from what the cluster goes by (nodes, groups or preferences)", "make the file of this node that of the others; changing a cluster that runs is not possible yet")
 	}
 	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {
 		warn("no further failure is tolerated", "")

@@ -6,6 +6,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hamgr/hamgr/cluster/state"
@@ -59,6 +60,7 @@ func Plan(s *state.State, v View) []Action {
 			load[g.Grant.Node]++
 		}
 	}
+	plan = handOverLast(plan)
 	for _, name := range s.GroupNames() {
 		if a, ok := planGroup(s, v, s.Groups[name], load); ok {
 			plan = append(plan, a)
@@ -67,21 +69,27 @@ func Plan(s *state.State, v View) []Action {
 	return plan
 }
 
-func planNode(s *state.State, v View, n *state.Node) []Action {
-	if o := s.OpenOperation(n.Name); o != nil {
-		return planOperation(v, n, o)
+// handOverLast keeps the office for as long as there is something else to do in it: who
+// comes next may be a target too.
+func handOverLast(plan []Action) []Action {
+	first := slices.IndexFunc(plan, func(a Action) bool { return a.HandOver })
+	if first < 0 {
+		return plan
 	}
-	var reason string
-	switch {
-	case n.Unclean != "":
-		reason = n.Unclean
-	case n.Up && v.Nodes[n.Name].Gone != "" && n.Name != v.Self:
-		held := s.Holds(n.Name)
-		if len(held) == 0 {
-			return nil // nothing to take over: a shot would prove nothing that is needed
-		}
-		reason = fmt.Sprintf("%s; it may hold %s", v.Nodes[n.Name].Gone, strings.Join(held, ", "))
-	default:
+	rest := slices.DeleteFunc(slices.Clone(plan), func(a Action) bool { return a.HandOver })
+	if len(rest) > 0 {
+		return rest
+	}
+	return plan[first : first+1]
+}
+
+func planNode(s *state.State, v View, n *state.Node) []Action {
+	reason := needsFencing(s, v, n)
+	// A power-on that cannot be completed must not keep the node from being fenced.
+	if o := s.OpenOperation(n.Name); o != nil && (o.Action != state.FenceOn || reason == "") {
+		return planOperation(s, v, n, o)
+	}
+	if reason == "" {
 		return nil
 	}
 	return []Action{{Reason: reason, Commit: &state.Command{Order: &state.Order{
@@ -89,20 +97,36 @@ func planNode(s *state.State, v View, n *state.Node) []Action {
 	}}}}
 }
 
-func planOperation(v View, n *state.Node, o *state.Operation) []Action {
-	if o.Phase == state.Ordered && calledOff(v, n, o) {
+// needsFencing says why the node has to be fenced; empty if it need not. A failed node that holds nothing
+// is left alone: a shot would prove nothing that is needed.
+func needsFencing(s *state.State, v View, n *state.Node) string {
+	if n.Unclean != "" {
+		return n.Unclean
+	}
+	gone, held := v.Nodes[n.Name].Gone, s.Holds(n.Name)
+	if !n.Up || gone == "" || n.Name == v.Self || len(held) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s; it may hold %s", gone, strings.Join(held, ", "))
+}
+
+func planOperation(s *state.State, v View, n *state.Node, o *state.Operation) []Action {
+	live := v.Nodes[n.Name]
+	if o.Phase == state.Ordered && !o.Lasting && live.Gone == "" {
+		if !live.Reachable || live.Boot != o.Boot {
+			return nil // heard, but not well: neither reason to shoot nor to trust it again
+		}
 		reason := fmt.Sprintf("%s answers again in the same boot, before any command", n.Name)
 		return []Action{{Reason: reason, Commit: &state.Command{CallOff: &state.CallOff{Op: o.ID, Reason: reason}}}}
 	}
-	if o.Node == v.Self && o.Phase != state.ProvenOff {
-		return []Action{{Reason: fmt.Sprintf("operation %d is against this node", o.ID), HandOver: true}}
-	}
-	live := v.Nodes[n.Name]
-	if o.Phase != state.ProvenOff && live.Reachable && live.Boot != o.Boot {
-		return nil // a newer boot speaks: its join will end the operation, the verdict is not about it
-	}
-	if v.Busy[o.ID] {
+	if v.Busy[o.ID] || Obstacle(s, v, o) != "" {
 		return nil
+	}
+	if o.Node == v.Self && o.Phase != state.ProvenOff {
+		if working(s, v) {
+			return nil
+		}
+		return []Action{{Reason: fmt.Sprintf("operation %d is against this node", o.ID), HandOver: true}}
 	}
 	if o.Phase == state.Ordered || o.Executor != v.Self {
 		reason := fmt.Sprintf("operation %d (%s of %s) is due: %s", o.ID, o.Action, o.Node, o.Reason)
@@ -115,10 +139,42 @@ func planOperation(v View, n *state.Node, o *state.Operation) []Action {
 	return []Action{{Reason: reason, Execute: o}}
 }
 
-// calledOff says whether the cause of the order is gone.
-func calledOff(v View, n *state.Node, o *state.Operation) bool {
-	live := v.Nodes[n.Name]
-	return !o.Lasting && live.Reachable && live.Gone == "" && live.Boot == o.Boot
+// working reports whether this coordinator is at an operation that has not failed so far: it
+// keeps the office until that is done.
+func working(s *state.State, v View) bool {
+	for id := range v.Busy {
+		if o := s.Operations[id]; o != nil && o.Open() && o.Failures == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Obstacle says why an open operation must not cut power now; empty if nothing is in the
+// way, or if it is not about to.
+func Obstacle(s *state.State, v View, o *state.Operation) string {
+	if o.Phase == state.ProvenOff || o.Action == state.FenceOn {
+		return ""
+	}
+	if live := v.Nodes[o.Node]; live.Reachable && live.Boot != o.Boot {
+		return fmt.Sprintf("%s answers in another boot than %s: its join will end the operation", o.Node, o.Boot)
+	}
+	return Majority(s, v, o.Node)
+}
+
+// Majority says that the node's vote is needed: without it nobody could commit that the node is
+// off, give its groups away, or switch it on again. Empty if there are enough others.
+func Majority(s *state.State, v View, without string) string {
+	others := 0
+	for name := range s.Nodes {
+		if name != without && v.Nodes[name].Reachable {
+			others++
+		}
+	}
+	if need := len(s.Nodes)/2 + 1; others < need {
+		return fmt.Sprintf("without %s only %d of %d voters would be left, %d are needed: another one has to come back first", without, others, len(s.Nodes), need)
+	}
+	return ""
 }
 
 func planGroup(s *state.State, v View, g *state.Group, load map[string]int) (Action, bool) {

@@ -24,7 +24,7 @@ func (t *step) order(c *Order) Result {
 		if err != nil {
 			return Result{Err: err}
 		}
-		if open.Phase != ProvenOff {
+		if open.Phase != ProvenOff && open.Action != FenceOn {
 			return Result{Op: open.ID, Err: fmt.Errorf("fence %s: operation %d (%s, %s) is under way: %w",
 				c.Node, open.ID, open.Action, open.Phase, ErrConflict)}
 		}

@@ -50,6 +50,7 @@ type Cluster struct {
 	BMC     map[string]*bmc.Device
 
 	t     testing.TB
+	dir   string
 	key   link.Key
 	hosts map[string]*Host
 	wg    sync.WaitGroup
@@ -96,6 +97,7 @@ func New(t testing.TB, o Options) *Cluster {
 	if c.key, err = link.GenerateKey(); err != nil {
 		t.Fatal(err)
 	}
+	c.dir = t.TempDir() // before the cleanup below, so that it goes after the daemons
 	c.Net.Delay(200*time.Microsecond, 600*time.Microsecond)
 	for i, name := range o.Nodes {
 		c.hosts[name] = newHost(c, name, i+1)
@@ -134,14 +136,18 @@ func (c *Cluster) config(host string) *config.Config {
 			fmt.Fprintf(&b, "[[group.resource]]\nname = %q\nkind = \"fake\"\n%s\n", r, c.Resource)
 		}
 	}
-	cfg, err := config.Parse("sim.toml", []byte(b.String()), config.Kinds{
-		Agents:    agents.NewRegistry(bmc.Kind(c.BMC)),
-		Resources: resources.NewRegistry(storage.Kind(c.Storage, host)),
-	})
+	cfg, err := config.Parse("sim.toml", []byte(b.String()), c.kinds(host))
 	if err != nil {
 		c.t.Fatalf("%v\n%s", err, b.String())
 	}
 	return cfg
+}
+
+func (c *Cluster) kinds(host string) config.Kinds {
+	return config.Kinds{
+		Agents:    agents.NewRegistry(bmc.Kind(c.BMC)),
+		Resources: resources.NewRegistry(storage.Kind(c.Storage, host)),
+	}
 }
 
 // applied is called for every entry that any node applies.

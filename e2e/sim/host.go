@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type Host struct {
 	mu     sync.Mutex
 	boots  int
 	on     bool // the kernel runs
+	closed bool // the cluster is being taken down
 	frozen bool
 	cut    bool
 	node   *node.Node
@@ -52,7 +54,7 @@ func (h *Host) mute() bool {
 func (c *Cluster) Boot(name string) {
 	h := c.hosts[name]
 	h.mu.Lock()
-	if h.on {
+	if h.on || h.closed {
 		h.mu.Unlock()
 		return
 	}
@@ -61,6 +63,7 @@ func (c *Cluster) Boot(name string) {
 	boots := h.boots
 	h.mu.Unlock()
 	c.note("boot %d of %s", boots, name)
+	c.BMC[name].SetPower("", agents.On)
 	c.Storage.PowerOn(name)
 	c.Net.Up(name)
 	h.start()
@@ -69,19 +72,24 @@ func (c *Cluster) Boot(name string) {
 // start starts the daemon in the present boot.
 func (h *Host) start() {
 	c := h.c
+	h.mu.Lock()
+	boot := h.boots
+	h.mu.Unlock()
 	n, err := node.Start(context.Background(), node.Setup{
-		Config: c.config(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, h.boots), Key: c.key,
-		DataDir: c.t.TempDir(), RunDir: c.t.TempDir(), Version: "sim", Log: c.logger(h.name),
+		Config: c.config(h.name), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Key: c.key,
+		DataDir: filepath.Join(c.dir, h.name), RunDir: filepath.Join(c.dir, h.name, fmt.Sprint(boot)), Version: "sim", Log: c.logger(h.name),
 		Network: h.net,
 		Stores:  h.stores, Fatal: func(error) {},
 		OnApply: func(i uint64, before, after *state.State) { c.applied(h.name, i, before, after) },
 	})
-	if err != nil {
-		c.t.Errorf("start %s: %v", h.name, err)
-		return
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err != nil {
+		if h.on { // else it lost power meanwhile
+			c.t.Errorf("start %s: %v", h.name, err)
+		}
+		return
+	}
 	if !h.on {
 		h.c.wg.Go(func() { n.Halt(context.Background()) })
 		return
@@ -134,7 +142,7 @@ func (h *Host) die() {
 func (h *Host) halt() {
 	h.mu.Lock()
 	n := h.node
-	h.on, h.node = false, nil
+	h.on, h.node, h.closed = false, nil, true
 	if h.timer != nil {
 		h.timer.Stop()
 	}
@@ -217,6 +225,17 @@ func (c *Cluster) RestartDaemon(name string, away time.Duration) {
 	if on {
 		h.start()
 	}
+}
+
+// StopDaemon stops the daemon in order, as systemctl stop does. The host runs on.
+func (c *Cluster) StopDaemon(name string) {
+	c.note("stop of %s's daemon", name)
+	h := c.hosts[name]
+	n := h.daemon()
+	if err := n.Stop(context.Background()); err != nil {
+		c.t.Errorf("stop %s: %v", name, err)
+	}
+	h.set(func(h *Host) { h.node = nil })
 }
 
 func (h *Host) set(f func(*Host)) {

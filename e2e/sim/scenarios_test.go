@@ -60,7 +60,14 @@ func takenOver(t *testing.T, c *Cluster, old string, before uint64, limit time.D
 	t.Logf("taken over from %s after %.2f detection times", old, time.Since(began).Seconds()/c.Detection.Seconds())
 }
 
-func token(c *Cluster) uint64 { return c.State().Groups["db"].Grant.Token }
+// token is that of the newest grant of db.
+func token(c *Cluster) uint64 {
+	g := c.State().Groups["db"]
+	if g.Grant == nil {
+		return g.Released.Token
+	}
+	return g.Grant.Token
+}
 
 func TestHealthyClusterShootsNobody(t *testing.T) {
 	run(t, Options{}, func(t *testing.T, c *Cluster) {

@@ -1,0 +1,145 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/resources"
+)
+
+// held is what a daemon of this boot started of a group, as it was configured then. It is written
+// before the first start and removed after the last stop, so that the next daemon stops what is
+// really there, whatever its own file says by then. It lives in the run directory: nothing of
+// it outlives the kernel, and a crash of the daemon loses no write.
+type held struct {
+	Token     uint64         `json:"token"`
+	Resources []heldResource `json:"resources"`
+}
+
+type heldResource struct {
+	Name            string          `json:"name"`
+	Kind            string          `json:"kind"`
+	StartTimeout    time.Duration   `json:"start_timeout_ns"`
+	StopTimeout     time.Duration   `json:"stop_timeout_ns"`
+	MonitorInterval time.Duration   `json:"monitor_interval_ns"`
+	MonitorTimeout  time.Duration   `json:"monitor_timeout_ns"`
+	Options         json.RawMessage `json:"options"`
+}
+
+const heldFile = "held.json"
+
+func (n *Node) groupDir(group string) string { return filepath.Join(n.RunDir, group) }
+
+// hold records what is about to be started.
+func (n *Node) hold(group string, token uint64, parts []*part) error {
+	h := held{Token: token}
+	for _, p := range parts {
+		options, err := json.Marshal(p.conf.Options)
+		if err != nil {
+			return fmt.Errorf("record what is started: %w", err)
+		}
+		c := p.conf
+		h.Resources = append(h.Resources, heldResource{c.Name, c.Kind, c.StartTimeout, c.StopTimeout, c.MonitorInterval, c.MonitorTimeout, options})
+	}
+	b, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("record what is started: %w", err)
+	}
+	path := filepath.Join(n.groupDir(group), heldFile)
+	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
+		return fmt.Errorf("record what is started: %w", err)
+	}
+	return os.Rename(path+".new", path)
+}
+
+// letGo removes the record, after everything is stopped.
+func (n *Node) letGo(group string) error {
+	err := os.Remove(filepath.Join(n.groupDir(group), heldFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// recall gives the record of a group; nil if nothing of it was started in this boot.
+func (n *Node) recall(group string) (*held, error) {
+	b, err := os.ReadFile(filepath.Join(n.groupDir(group), heldFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("what was started of group %s: %w", group, err)
+	}
+	var h held
+	if err := json.Unmarshal(b, &h); err != nil {
+		return nil, fmt.Errorf("what was started of group %s: %s: %w", group, heldFile, err)
+	}
+	return &h, nil
+}
+
+// recalled lists the groups of which something was started in this boot.
+func (n *Node) recalled() ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(n.RunDir, "*", heldFile))
+	if err != nil {
+		return nil, err
+	}
+	var groups []string
+	for _, path := range found {
+		groups = append(groups, filepath.Base(filepath.Dir(path)))
+	}
+	return groups, nil
+}
+
+// parts makes the resources again as they were started.
+func (h *held) parts(n *Node, group string) ([]*part, error) {
+	var confs []config.Resource
+	for _, r := range h.Resources {
+		kind, ok := n.Kinds.Resources[r.Kind]
+		if !ok {
+			return nil, fmt.Errorf("resource %s was started as kind %q, which this daemon does not know", r.Name, r.Kind)
+		}
+		conf := config.Resource{
+			Name: r.Name, Kind: r.Kind, StartTimeout: r.StartTimeout, StopTimeout: r.StopTimeout,
+			MonitorInterval: r.MonitorInterval, MonitorTimeout: r.MonitorTimeout, Options: kind.Options(),
+		}
+		if err := json.Unmarshal(r.Options, conf.Options); err != nil {
+			return nil, fmt.Errorf("resource %s: %w", r.Name, err)
+		}
+		confs = append(confs, conf)
+	}
+	return buildParts(n, group, confs, h.Token)
+}
+
+// part is one resource of a group, made for one grant.
+type part struct {
+	resources.Resource
+	conf   config.Resource
+	state  resources.State
+	detail string
+}
+
+// buildParts makes the resources of a group for a grant; token 0 is for looking only.
+func buildParts(n *Node, group string, confs []config.Resource, token uint64) ([]*part, error) {
+	var parts []*part
+	for _, c := range confs {
+		dir := filepath.Join(n.groupDir(group), c.Name)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return nil, &resourceError{c.Name, err}
+		}
+		res, err := c.Options.New(resources.Env{
+			Group: group, Resource: c.Name, Node: n.Self, Boot: n.Boot, Token: token,
+			Dir: dir, Log: n.Log.With("group", group, "resource", c.Name, "token", token),
+		})
+		if err != nil {
+			return nil, &resourceError{c.Name, err}
+		}
+		parts = append(parts, &part{Resource: res, conf: c})
+	}
+	return parts, nil
+}

@@ -1,0 +1,212 @@
+package sim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+	bmc "github.com/hamgr/hamgr/agents/fake"
+	"github.com/hamgr/hamgr/cluster/state"
+	storage "github.com/hamgr/hamgr/resources/fake"
+)
+
+// TestEndedGrantIsNotStartedAgain: the owner reports a clean stop, the coordinator commits it, but
+// the owner applies the log a little later than the answer reaches it. What it still reads as its
+// grant is over, and must not be started again: another node may hold the group already.
+func TestEndedGrantIsNotStartedAgain(t *testing.T) {
+	for _, lag := range []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond} {
+		t.Run(lag.String(), func(t *testing.T) {
+			pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+				before := token(c)
+				c.slowApply(owner, lag)
+				c.Storage.Set(owner, "db", "app", "start", storage.Fails)
+				c.Storage.Kill(owner, "db", "app")
+				c.WaitFor(time.Minute, "db runs elsewhere", func() bool { return c.Owner("db") != owner && c.Runs("db") })
+				time.Sleep(10 * time.Second)
+				stopped := false
+				for _, e := range c.Storage.Events() {
+					if e.Host != owner || e.Token != before {
+						continue
+					}
+					stopped = stopped || e.What == "stopped" && e.Resource == "data"
+					if stopped && (e.What == "starting" || e.What == "refused") {
+						t.Errorf("%s after its stop was reported: %s", e.What, e.Holding)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestGroupMissingFromTheFile restarts the owner's daemon with a file that lacks the group it holds.
+// What runs on there was not stopped, so a clean stop must not be reported: no other node may start
+// it before the owner is proven off.
+func TestGroupMissingFromTheFile(t *testing.T) {
+	pick(t, Options{Groups: []string{"db", "web"}}, false, func(t *testing.T, c *Cluster, owner string) {
+		all := c.Groups
+		c.Groups = []string{"web"}
+		c.RestartDaemon(owner, 100*time.Millisecond)
+		c.Groups = all
+		time.Sleep(30 * time.Second)
+		if g := c.State().Groups["db"]; g.Released != nil && g.Released.Proof.Kind == state.CleanStop {
+			for _, h := range c.Storage.Active() {
+				if h.Group == "db" && h.Token == g.Released.Token {
+					t.Errorf("released by a clean stop, yet active: %s", h)
+				}
+			}
+		}
+	})
+}
+
+// TestTwoTargets: two nodes cannot stop a group, as when the storage that both use hangs, and
+// one of them coordinates. Both are shot, one after the other where the majority depends on it, and
+// the groups run again.
+func TestTwoTargets(t *testing.T) {
+	for _, nodes := range [][]string{{"alpha", "beta", "gamma"}, {"alpha", "beta", "gamma", "delta", "epsilon"}} {
+		for _, lag := range []time.Duration{0, 5 * time.Second} {
+			t.Run(fmt.Sprintf("%d nodes, power off takes %s", len(nodes), lag), func(t *testing.T) {
+				run(t, Options{Nodes: nodes, Groups: []string{"db", "web"}}, func(t *testing.T, c *Cluster) {
+					a, b := c.Owner("db"), c.Owner("web")
+					if a == b || a != c.Coordinator() && b != c.Coordinator() {
+						t.Fatalf("owners %s and %s, coordinator %s", a, b, c.Coordinator())
+					}
+					for owner, group := range map[string]string{a: "db", b: "web"} {
+						c.BMC[owner].Behave(bmc.Behavior{Lag: lag})
+						c.Storage.Set(owner, group, "app", "start", storage.Fails)
+						c.Storage.Set(owner, group, "data", "stop", storage.Fails)
+						c.Storage.Kill(owner, group, "app")
+					}
+					c.WaitFor(2*time.Minute, "both groups run again, after a proof", func() bool {
+						return c.State().Groups["db"].Released != nil && c.State().Groups["web"].Released != nil && c.Runs("db") && c.Runs("web")
+					})
+					c.WaitFor(time.Minute, "both are back", func() bool {
+						return c.State().Nodes[a].Boot == a+"-boot2" && c.State().Nodes[b].Boot == b+"-boot2"
+					})
+				})
+			})
+		}
+	}
+}
+
+// TestShotKeepsTheMajority: a node that needs fencing is alive and part of the last majority. With its
+// vote goes the power to commit the proof, to take over and to switch it on again: nothing would
+// ever run. It has to wait until another voter is back.
+func TestShotKeepsTheMajority(t *testing.T) {
+	pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+		before := token(c)
+		c.Crash("gamma")
+		time.Sleep(10 * time.Second)
+		c.Storage.Set(owner, "db", "app", "start", storage.Fails)
+		c.Storage.Set(owner, "db", "data", "stop", storage.Fails)
+		c.Storage.Kill(owner, "db", "app")
+		time.Sleep(30 * time.Second)
+		if c.BMC[owner].Power("") != agents.On && c.Coordinator() == "" {
+			t.Errorf("%s was shot, nobody can coordinate, and nobody will switch it on again\n%s", owner, c.Report())
+		}
+		c.Boot("gamma")
+		takenOver(t, c, owner, before, time.Minute)
+	})
+}
+
+// TestPairCut takes away only what lies between the coordinator and the owner; both hear the
+// third node. The service must not stay down for as long as that lasts.
+func TestPairCut(t *testing.T) {
+	for _, oneWay := range []string{"", "to coordinator", "to owner"} {
+		t.Run("cut "+oneWay, func(t *testing.T) {
+			pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+				first := c.Coordinator()
+				c.note("cut between %s and %s %s", owner, first, oneWay)
+				if oneWay != "to owner" {
+					c.Net.Cut(owner, first)
+				}
+				if oneWay != "to coordinator" {
+					c.Net.Cut(first, owner)
+				}
+				time.Sleep(10 * c.Detection)
+				c.WaitRunning(time.Minute)
+			})
+		})
+	}
+}
+
+// TestLeaveIsFinal stops the daemon of a node that holds nothing, in order. From then on it is no
+// member: it gets no group, and nobody waits for it.
+func TestLeaveIsFinal(t *testing.T) {
+	for range 10 {
+		pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+			idle := "gamma"
+			c.StopDaemon(idle)
+			time.Sleep(2 * c.Detection)
+			if n := c.State().Nodes[idle]; n.Up || !n.Left {
+				t.Errorf("%s left, and yet: up %v, left %v", idle, n.Up, n.Left)
+			}
+		})
+	}
+}
+
+// TestFileOfTheNextCoordinator: one node's file is older than the cluster's. That it leads one day is no
+// order to stop the groups that it does not know.
+func TestFileOfTheNextCoordinator(t *testing.T) {
+	pick(t, Options{Groups: []string{"db", "web"}, Nodes: []string{"alpha", "beta", "gamma"}}, false, func(t *testing.T, c *Cluster, owner string) {
+		all := c.Groups
+		first := c.Coordinator()
+		c.Groups = []string{"web"}
+		c.RestartDaemon("gamma", 100*time.Millisecond)
+		c.Groups = all
+		time.Sleep(5 * time.Second)
+		for range 5 {
+			if c.Coordinator() == "gamma" {
+				break
+			}
+			c.RestartDaemon(c.Coordinator(), 2*time.Second)
+			c.WaitFor(time.Minute, "somebody leads", func() bool { return c.Coordinator() != "" })
+		}
+		if c.Coordinator() != "gamma" {
+			t.Fatalf("%s, then %s led", first, c.Coordinator())
+		}
+		time.Sleep(10 * time.Second)
+		if g := c.State().Groups["db"]; g == nil || g.Removed || g.Grant == nil {
+			t.Errorf("db was stopped by the file of the new coordinator: %+v", g)
+		}
+	})
+}
+
+// TestStopGoesOnAfterRestart restarts the owner's daemon while it stops a group. The new daemon goes on
+// with the stop; it must not start anything of the group.
+func TestStopGoesOnAfterRestart(t *testing.T) {
+	pick(t, Options{Resource: `stop_delay = "4s"`}, false, func(t *testing.T, c *Cluster, owner string) {
+		before := token(c)
+		c.Storage.Set(owner, "db", "app", "start", storage.Fails)
+		c.Storage.Kill(owner, "db", "app")
+		c.WaitFor(time.Minute, "the group is being stopped", func() bool {
+			return c.State().Groups["db"].Grant.Phase == state.Stopping
+		})
+		time.Sleep(time.Second)
+		c.Storage.Set(owner, "db", "app", "start", storage.Works)
+		restarted := time.Now()
+		c.RestartDaemon(owner, 100*time.Millisecond)
+		c.WaitFor(time.Minute, "db runs elsewhere", func() bool { return c.Owner("db") != owner && c.Runs("db") })
+		for _, e := range c.Storage.Events() {
+			if e.Host == owner && e.Token == before && e.At.After(restarted) && (e.What == "starting" || e.What == "started") {
+				t.Errorf("%s though the grant says stopping: %s", e.What, e.Holding)
+			}
+		}
+	})
+}
+
+// TestNoProgressAfterRestart: the owner's daemon restarts, and its copy of the state hangs, while
+// another node becomes the coordinator. It answers, but makes no progress: it must not stay for
+// ever as it is.
+func TestNoProgressAfterRestart(t *testing.T) {
+	five := Options{Nodes: []string{"alpha", "beta", "gamma", "delta", "epsilon"}}
+	pick(t, five, false, func(t *testing.T, c *Cluster, owner string) {
+		before := token(c)
+		first := c.Coordinator()
+		c.slowApply(owner, time.Hour)
+		c.Crash(first)
+		c.RestartDaemon(owner, time.Second)
+		c.WaitFor(2*time.Minute, "db runs elsewhere", func() bool { return token(c) > before && c.Owner("db") != owner && c.Runs("db") })
+		c.slowApply(owner, 0)
+	})
+}
