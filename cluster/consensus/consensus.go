@@ -136,6 +136,7 @@ type Log struct {
 
 	mu       sync.Mutex // guards what follows
 	progress progress
+	leads    bool   // the pace is a leader's, see setPace
 	waiting  string // why there is no cluster to work in, in words
 	answers  map[string]answer
 

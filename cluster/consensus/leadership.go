@@ -93,12 +93,13 @@ func (l *Log) watch() {
 	})
 	l.raft.RegisterObserver(observer)
 	defer l.raft.DeregisterObserver(observer)
-	tick := time.NewTicker(l.timing.Patience / 20)
+	tick := time.NewTimer(0)
 	defer tick.Stop()
 	var old view
 	for {
 		l.lead()
 		old = l.announce(old)
+		tick.Reset(l.next())
 		select {
 		case <-observed:
 		case <-l.poke:
@@ -109,10 +110,28 @@ func (l *Log) watch() {
 	}
 }
 
+// next is when a look is due at the latest; raft's own changes come by themselves.
+func (l *Log) next() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wait := l.timing.Patience / 4
+	if l.leads {
+		now := time.Now()
+		if !l.progress.probing {
+			wait = min(wait, l.progress.next.Sub(now))
+		}
+		if left := l.timing.Patience - now.Sub(later(l.progress.since, l.progress.last)); left > 0 {
+			wait = min(wait, left)
+		}
+	}
+	return max(wait, time.Millisecond)
+}
+
 // lead does what the leader owes between two looks.
 func (l *Log) lead() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.setPace(l.raft.State() == raft.Leader)
 	if l.raft.State() != raft.Leader {
 		l.transport.muted.Store(false)
 		return
@@ -135,6 +154,24 @@ func (l *Log) lead() {
 		l.transport.muted.Store(true)
 		l.log.Warn("leadership given up", "node", l.cfg.Self, "term", p.term,
 			"reason", "nothing was committed for "+now.Sub(latest).Round(time.Millisecond).String())
+	}
+}
+
+// setPace takes the library's two uses of one number apart: a follower waits for a
+// heartbeat that long, and a leader sends one every 10 to 20 % of it, which is far more often
+// than its lease needs. It requires mu.
+func (l *Log) setPace(leads bool) {
+	if leads == l.leads {
+		return
+	}
+	l.leads = leads
+	pace := l.raft.ReloadableConfig()
+	pace.HeartbeatTimeout, pace.ElectionTimeout = l.timing.Heartbeat, l.timing.Election
+	if leads {
+		pace.HeartbeatTimeout, pace.ElectionTimeout = l.timing.Lead, l.timing.Lead
+	}
+	if err := l.raft.ReloadConfig(pace); err != nil {
+		l.log.Error("pace not changed", "node", l.cfg.Self, "err", err)
 	}
 }
 

@@ -18,6 +18,7 @@ const (
 // the old one always stepped down before.
 type Timing struct {
 	Heartbeat     time.Duration // silence of the leader that starts an election
+	Lead          time.Duration // a leader's heartbeats go out every 10 to 20 % of this
 	Election      time.Duration // time for one election
 	Lease         time.Duration // a leader that hears no majority for this long steps down
 	RPC           time.Duration // one request to another voter
@@ -33,12 +34,13 @@ type Timing struct {
 func DeriveTiming(detection time.Duration) Timing {
 	return Timing{
 		Heartbeat:     detection / 5,
+		Lead:          detection * 3 / 5,
 		Election:      detection / 5,
-		Lease:         detection * 3 / 20,
+		Lease:         detection / 5,
 		RPC:           detection / 10,
-		Commit:        detection / 20,
+		Commit:        detection / 4,
 		StoreDeadline: detection / 2,
-		Probe:         detection / 4,
+		Probe:         detection / 2,
 		Patience:      detection,
 		Ask:           detection / 4,
 		Retry:         detection / 10,

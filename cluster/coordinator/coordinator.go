@@ -103,7 +103,7 @@ const settleTimes = 5
 // started has ended.
 func (c *Coordinator) Run(ctx context.Context) {
 	// What this node sees is news for its log only, until it leads.
-	idle := time.NewTicker(c.cfg.DetectionTime / 10)
+	idle := time.NewTicker(c.cfg.DetectionTime / 8)
 	defer idle.Stop()
 	for ctx.Err() == nil {
 		c.watch.observe(c.cfg.Look())
@@ -129,8 +129,8 @@ func (c *Coordinator) lead(ctx context.Context) {
 	c.begin()
 	defer c.end()
 	c.cfg.Log.Info("acting as coordinator", "node", c.cfg.Self)
-	ticker := time.NewTicker(c.cfg.DetectionTime / 40)
-	defer ticker.Stop()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	began := time.Now()
 	for ctx.Err() == nil && c.cfg.Replicated.IsCoordinator() {
 		if time.Since(began) > settleTimes*c.cfg.DetectionTime {
@@ -142,10 +142,11 @@ func (c *Coordinator) lead(ctx context.Context) {
 				return
 			}
 		}
+		timer.Reset(c.watch.next(c.cfg.Look()))
 		select {
 		case <-ctx.Done():
 		case <-c.wake:
-		case <-ticker.C:
+		case <-timer.C:
 		}
 	}
 	c.cfg.Log.Info("no longer acting as coordinator", "node", c.cfg.Self)

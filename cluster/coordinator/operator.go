@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/hamgr/hamgr/cluster/scheduler"
@@ -48,7 +49,7 @@ func (c *Coordinator) Fence(ctx context.Context, order state.Order, observe func
 		order.Boot = n.Boot
 	}
 	if order.Action != state.FenceOn {
-		if why := scheduler.Majority(s, c.view(), order.Node); why != "" {
+		if why := scheduler.Majority(s, c.view(), order.Node, math.MaxUint64); why != "" {
 			return state.Operation{}, fmt.Errorf("%w: %s", ErrMajority, why)
 		}
 	}

@@ -113,6 +113,18 @@ func (w *watch) gone(s Sighting) bool {
 	return s.Gossip != "alive" && time.Since(s.Contact) >= w.cfg.DetectionTime
 }
 
+// next is when a look is due at the latest: in time for each node whose silence is about to last for
+// the detection time. Everything else wakes the coordinator by itself.
+func (w *watch) next(look map[string]Sighting) time.Duration {
+	wait := w.cfg.DetectionTime / 4
+	for _, s := range look {
+		if left := w.cfg.DetectionTime - time.Since(s.Contact); left > 0 {
+			wait = min(wait, left)
+		}
+	}
+	return wait
+}
+
 // liveness judges one node.
 func (w *watch) liveness(s Sighting, h heard) scheduler.Liveness {
 	age := time.Since(s.Contact)

@@ -49,6 +49,13 @@ func (e *endpoint) bound() bool {
 	return e.packets != nil
 }
 
+// socket is the packet socket; nil while unbound.
+func (e *endpoint) socket() net.PacketConn {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.packets
+}
+
 // close closes the sockets for good.
 func (e *endpoint) close() {
 	e.mu.Lock()

@@ -27,7 +27,11 @@ type realNetwork struct{}
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 func (realNetwork) ListenPacket(address string) (net.PacketConn, error) {
-	return net.ListenPacket("udp", address)
+	conn, err := net.ListenPacket("udp", address)
+	if err != nil {
+		return nil, err
+	}
+	return newUDPSocket(conn.(*net.UDPConn))
 }
 
 func (realNetwork) Listen(address string) (net.Listener, error) {

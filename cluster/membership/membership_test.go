@@ -262,12 +262,23 @@ func TestStartRefuses(t *testing.T) {
 type deadLink struct{ Link }
 
 func TestTimingFollowsTheTable(t *testing.T) {
-	for _, tc := range []struct{ nodes, mult, gossip int }{{2, 39, 1}, {3, 39, 2}, {5, 39, 4}, {10, 39, 4}, {32, 26, 4}} {
+	for _, tc := range []struct {
+		nodes    int
+		interval time.Duration
+		mult     int
+		gossip   int
+	}{
+		{2, 200 * time.Millisecond, 14, 1},
+		{3, 200 * time.Millisecond, 14, 2},
+		{5, 100 * time.Millisecond, 29, 4},
+		{9, 75 * time.Millisecond, 39, 4},
+		{32, 75 * time.Millisecond, 26, 4},
+	} {
 		got := DeriveTiming(3*time.Second, tc.nodes)
 		if got.SuspicionMult != tc.mult || got.GossipNodes != tc.gossip || got.RetransmitMult != 16 {
 			t.Errorf("%d nodes: %+v", tc.nodes, got)
 		}
-		if got.ProbeInterval != 75*time.Millisecond || got.PushPullInterval != 3*time.Second || got.StreamTimeout != 750*time.Millisecond {
+		if got.ProbeInterval != tc.interval || got.PushPullInterval != 12*time.Second || got.StreamTimeout != 750*time.Millisecond {
 			t.Errorf("%d nodes: %+v", tc.nodes, got)
 		}
 	}

@@ -21,7 +21,9 @@ type Timing struct {
 	// refutation through: with 4, one in ten pauses (n=5) to seven in ten (n=9) ended in a
 	// false death, because the refutation went out too few times and, once known, is never
 	// repeated.
-	RetransmitMult   int
+	RetransmitMult int
+	// PushPullInterval is between two exchanges of everything with one other node, over a stream: what
+	// gossip lost. Who is missing is asked far sooner, see RejoinInterval.
 	PushPullInterval time.Duration
 	// StreamTimeout bounds every stream, and so how long a join of a silent node blocks.
 	StreamTimeout time.Duration
@@ -31,19 +33,23 @@ type Timing struct {
 }
 
 // DeriveTiming computes the pace of a cluster of that many nodes.
+//
+// Each node probes one other at a time. The interval is such that any two are in touch some ten times in a
+// detection time, however many there are, within the bounds that were measured: what a small cluster need not send
+// is what an idle host need not wake up for.
 func DeriveTiming(detection time.Duration, nodes int) Timing {
-	interval := detection / 40
+	interval := min(max(detection*2/time.Duration(15*max(nodes-1, 1)), detection/40), detection/15)
 	// memberlist multiplies the suspicion time by max(1, log10 n): taken out again, so that
 	// the probe that fails and the suspicion after it make one detection time.
 	scale := math.Max(1, math.Log10(math.Max(1, float64(nodes))))
 	return Timing{
 		ProbeInterval:    interval,
-		ProbeTimeout:     detection / 80,
-		GossipInterval:   detection / 80,
+		ProbeTimeout:     interval / 2,
+		GossipInterval:   interval / 2,
 		GossipNodes:      max(1, min(nodes-1, 4)),
 		SuspicionMult:    int(math.Ceil(float64(detection-interval)/(float64(interval)*scale) - 1e-9)),
 		RetransmitMult:   16,
-		PushPullInterval: detection,
+		PushPullInterval: 4 * detection,
 		StreamTimeout:    detection / 4,
 		RejoinInterval:   min(time.Second, detection),
 	}

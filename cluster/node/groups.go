@@ -46,7 +46,7 @@ func (gs *groups) outcast(err error) {
 // run reconciles until ctx ends. It returns when every runner has ended; the groups
 // themselves go on.
 func (gs *groups) run(ctx context.Context) {
-	ticker := time.NewTicker(gs.n.Config.Cluster.DetectionTime / 10)
+	ticker := time.NewTicker(gs.n.Config.Cluster.DetectionTime / 4)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		gs.reconcile(ctx)

@@ -291,7 +291,7 @@ func kindOf(err error) string {
 func (n *Node) greet(ctx context.Context) {
 	d := n.Config.Cluster.DetectionTime
 	for ctx.Err() == nil {
-		wait := d / 4
+		wait := d / 2
 		if err := n.greetOnce(ctx); err != nil {
 			wait = d / 20
 			n.Log.Debug("hello not answered", "node", n.Self, "err", err)

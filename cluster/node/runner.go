@@ -91,6 +91,11 @@ func (r *runner) run(ctx context.Context) {
 		case <-work.Done():
 		}
 	}()
+	select {
+	case <-r.stopped: // from the start: nothing is started that is to be stopped
+		cancel()
+	default:
+	}
 	if err := r.prepare(work); errors.Is(err, errNothingStarted) {
 		r.fail(err)
 	} else if err != nil {

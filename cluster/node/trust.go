@@ -29,7 +29,7 @@ func newTrust(detection time.Duration, log *slog.Logger) *trust {
 
 // watch measures this process's own gaps, until ctx ends.
 func (t *trust) watch(ctx context.Context) {
-	ticker := time.NewTicker(t.detection / 8)
+	ticker := time.NewTicker(t.detection / 4)
 	defer ticker.Stop()
 	last := time.Now()
 	for {

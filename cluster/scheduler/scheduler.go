@@ -159,15 +159,18 @@ func Obstacle(s *state.State, v View, o *state.Operation) string {
 	if live := v.Nodes[o.Node]; live.Reachable && live.Boot != o.Boot {
 		return fmt.Sprintf("%s answers in another boot than %s: its join will end the operation", o.Node, o.Boot)
 	}
-	return Majority(s, v, o.Node)
+	return Majority(s, v, o.Node, o.ID)
 }
 
 // Majority says that the node's vote is needed: without it nobody could commit that the node is
-// off, give its groups away, or switch it on again. Empty if there are enough others.
-func Majority(s *state.State, v View, without string) string {
+// off, give its groups away, or switch it on again. Empty if there are enough others. Those that are to
+// be shot by an operation before op do not count: of several, the earlier one goes first.
+func Majority(s *state.State, v View, without string, op uint64) string {
 	others := 0
 	for name := range s.Nodes {
-		if name != without && v.Nodes[name].Reachable {
+		o := s.OpenOperation(name)
+		target := o != nil && o.ID < op && o.Action != state.FenceOn
+		if name != without && v.Nodes[name].Reachable && !target {
 			others++
 		}
 	}
