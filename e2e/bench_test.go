@@ -65,16 +65,27 @@ func BenchmarkFailover(b *testing.B) {
 	}
 }
 
-// align moves the coordination, by restarting the daemon that has it, until the group's holder
-// coordinates, or does not.
+// align moves the coordination, by restarting daemons, until the group's holder coordinates, or does not: on
+// SIGTERM a coordinator hands over, to the same voter every time; when the other two are killed
+// at once, the one that ran on is the first to stand for election.
 func align(b *testing.B, ctx context.Context, c *demo.Cluster, at demo.Placement, coordinates bool) demo.Placement {
 	for n := range 40 {
 		if (at.Coordinator == at.Holder) == coordinates {
 			return at
 		}
-		// On SIGTERM it hands over to the same voter every time; after SIGKILL one is elected.
-		if err := c.RestartDaemon(ctx, at.Coordinator, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}[n%2]); err != nil {
-			b.Fatal(err)
+		restart, sig := []string{at.Coordinator}, syscall.SIGTERM
+		if coordinates && n%2 == 0 {
+			sig = syscall.SIGKILL
+			for _, node := range []string{"alpha", "beta", "gamma"} {
+				if node != at.Holder && node != at.Coordinator {
+					restart = append(restart, node)
+				}
+			}
+		}
+		for _, node := range restart {
+			if err := c.RestartDaemon(ctx, node, sig); err != nil {
+				b.Fatal(err)
+			}
 		}
 		var err error
 		if at, err = c.Ready(ctx, time.Minute); err != nil {
