@@ -188,9 +188,9 @@ func (l *Log) probe(term uint64) {
 	if _, cluster := l.fsm.position(); cluster == "" {
 		entry = raft.Log{Extensions: []byte{internalFound}, Data: []byte(randomID())}
 	}
-	a := l.commit(entry)
-	if a.err != nil {
-		l.log.Debug("probe failed", "node", l.cfg.Self, "term", term, "err", a.err)
+	// Not commit itself: raft may end without an answer, and Stop waits for this.
+	if _, _, err := l.apply(l.ctx, entry); err != nil {
+		l.log.Debug("probe failed", "node", l.cfg.Self, "term", term, "err", err)
 	}
 	l.mu.Lock()
 	if l.progress.term == term {

@@ -108,19 +108,30 @@ func TestLoss(t *testing.T) {
 }
 
 // TestLossOfCoordinatorAlone loses a coordinator that holds nothing: nothing moves, nobody is
-// shot.
+// shot, and somebody else coordinates.
 func TestLossOfCoordinatorAlone(t *testing.T) {
-	pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
-		before := token(c)
-		c.Crash(c.Coordinator())
-		time.Sleep(30 * time.Second)
-		if c.Owner("db") != owner || token(c) != before || !c.Runs("db") {
-			t.Errorf("the group moved to %s with token %d", c.Owner("db"), token(c))
-		}
-		if n := len(c.State().Operations); n != 0 {
-			t.Errorf("%d fencing operations against a node that held nothing", n)
-		}
-	})
+	for name, fault := range map[string]func(*Cluster, string){"crash": (*Cluster).Crash, "freeze": (*Cluster).Freeze, "cut": (*Cluster).Cut} {
+		t.Run(name, func(t *testing.T) {
+			pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+				before, first := token(c), c.Coordinator()
+				fault(c, first)
+				c.WaitFor(c.Detection*6/5, "another node coordinates", func() bool { return c.Coordinator() != "" && c.Coordinator() != first })
+				time.Sleep(30 * time.Second)
+				if c.Owner("db") != owner || token(c) != before || !c.Runs("db") {
+					t.Errorf("the group moved to %s with token %d", c.Owner("db"), token(c))
+				}
+				if n := len(c.State().Operations); n != 0 {
+					t.Errorf("%d fencing operations against a node that held nothing", n)
+				}
+				c.Heal(first)
+				c.Thaw(first)
+				time.Sleep(30 * time.Second)
+				if n := len(c.State().Operations); n != 0 || token(c) != before {
+					t.Errorf("after its return: %d fencing operations, token %d", n, token(c))
+				}
+			})
+		})
+	}
 }
 
 // TestPause stops a node for less than the detection time.
