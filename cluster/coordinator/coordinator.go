@@ -69,7 +69,9 @@ type Coordinator struct {
 	shots   map[uint64]*shot  // operations being carried out, or waiting for their next attempt
 	talks   map[uint64]*talk  // operators who follow an operation
 	settled bool
-	failing map[failure]time.Time // since when this coordinator knows of a failure
+	// refusedFile: this node's file was refused in this term, and is not proposed again.
+	refusedFile bool
+	failing     map[failure]time.Time // since when this coordinator knows of a failure
 }
 
 // New makes a coordinator; Run makes it act.
@@ -157,6 +159,7 @@ func (c *Coordinator) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leading, c.settled = true, false
+	c.refusedFile = false
 	clear(c.hellos)
 	clear(c.riddles)
 }
@@ -180,10 +183,8 @@ const maxRounds = 64
 
 // step does what is due: it plans, commits and starts, until a plan brings nothing new.
 func (c *Coordinator) step(ctx context.Context) error {
-	if s := c.cfg.State(); s.Digest == "" {
-		if err := c.configure(ctx); err != nil {
-			return err
-		}
+	if err := c.configure(ctx); err != nil {
+		return err
 	}
 	c.expireFailures(ctx)
 	for range maxRounds {
@@ -270,17 +271,6 @@ func (c *Coordinator) barrier(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DetectionTime)
 	defer cancel()
 	_, err := c.cfg.Replicated.Barrier(ctx)
-	return err
-}
-
-// configure makes this node's configuration file that of a cluster which has none yet. Later the
-// log has the word: a file that is older than it must not stop groups because its node leads.
-func (c *Coordinator) configure(ctx context.Context) error {
-	seed := c.cfg.Seed
-	_, err := c.commit(ctx, state.Command{Configure: &seed})
-	if err == nil {
-		c.cfg.Log.Info("configuration committed", "cluster", seed.Cluster, "digest", seed.Digest)
-	}
 	return err
 }
 

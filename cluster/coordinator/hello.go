@@ -17,6 +17,7 @@ import (
 type Hello struct {
 	Boot    string            `json:"boot"`
 	Session string            `json:"session"` // names this run of the daemon
+	Digest  string            `json:"digest"`  // of its configuration file
 	Applied uint64            `json:"applied"`
 	Found   map[string]string `json:"found,omitempty"`
 	// Ask says that the node trusts nothing that it knew before (it just started, or stood
@@ -103,7 +104,7 @@ func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.hellos[from]
-	now := heard{boot: h.Boot, at: time.Now(), applied: h.Applied, stuck: was.stuck}
+	now := heard{boot: h.Boot, digest: h.Digest, at: time.Now(), applied: h.Applied, stuck: was.stuck}
 	switch {
 	case h.Relayed: // the link between this node and that one is cut, and the log with it
 		now.stuck = time.Time{}

@@ -27,6 +27,7 @@ type Sighting struct {
 // heard is what a node said in its last hello.
 type heard struct {
 	boot    string
+	digest  string
 	at      time.Time
 	applied uint64
 	// since when the node applies nothing although there is something to apply; zero while

@@ -50,6 +50,7 @@ type Setup struct {
 type Node struct {
 	Setup
 	session    string // names this run of the daemon
+	digest     string // of the configuration file
 	link       *link.Link
 	membership *membership.Membership
 	replicated *consensus.Log
@@ -75,7 +76,7 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 			s.Config.Path, s.Self, s.Config.NodeNames())
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &Node{Setup: s, session: rand.Text(), cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
+	n := &Node{Setup: s, session: rand.Text(), digest: seed(s.Config).Digest, cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
 	if err := n.start(ctx, run); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}

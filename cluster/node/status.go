@@ -242,8 +242,8 @@ func problems(n *Node, s *state.State, view scheduler.View, st api.Status) []api
 			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "")
 		}
 	}
-	if s.Digest != "" && s.Digest != seed(n.Config).Digest {
-		warn("this node's configuration file differs from what the cluster goes by (nodes, groups or preferences)", "make the file of this node that of the others; changing a cluster that runs is not possible yet")
+	if s.Digest != "" && s.Digest != n.digest {
+		warn("this node's configuration file differs from what the cluster goes by (nodes, groups or preferences)", "install the same file on every node and restart hamgr there: the cluster takes it over when all nodes run with it (but not yet: other nodes or roles)")
 	}
 	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {
 		warn("no further failure is tolerated", "")

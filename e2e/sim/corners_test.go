@@ -210,3 +210,31 @@ func TestNoProgressAfterRestart(t *testing.T) {
 		c.slowApply(owner, 0)
 	})
 }
+
+// TestNewFileEverywhere: a group is added to the file of every node, one after the other. The cluster goes by
+// the new file once the last daemon runs with it, and nothing that runs is touched.
+func TestNewFileEverywhere(t *testing.T) {
+	pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+		before := token(c)
+		c.Groups = []string{"db", "web"}
+		for i, n := range c.Nodes {
+			if g := c.State().Groups["web"]; g != nil {
+				t.Errorf("after %d of 3 files the cluster has %+v", i, g)
+			}
+			c.RestartDaemon(n, 100*time.Millisecond)
+			time.Sleep(10 * time.Second)
+		}
+		c.WaitRunning(10 * time.Second)
+		if token(c) != before || c.Owner("db") != owner {
+			t.Errorf("db moved to %s", c.Owner("db"))
+		}
+		c.Groups = []string{"db"}
+		for _, n := range c.Nodes {
+			c.RestartDaemon(n, 100*time.Millisecond)
+			time.Sleep(10 * time.Second)
+		}
+		c.WaitFor(20*time.Second, "web is stopped and forgotten", func() bool {
+			return c.State().Groups["web"] == nil && len(c.Storage.Active()) == 2
+		})
+	})
+}
