@@ -100,6 +100,9 @@ func (n *Node) recalled() ([]string, error) {
 func (h *held) parts(n *Node, group string) ([]*part, error) {
 	var confs []config.Resource
 	for _, r := range h.Resources {
+		if r.Name != filepath.Base(r.Name) || !filepath.IsLocal(r.Name) {
+			return nil, fmt.Errorf("%s names a resource %q", heldFile, r.Name)
+		}
 		kind, ok := n.Kinds.Resources[r.Kind]
 		if !ok {
 			return nil, fmt.Errorf("resource %s was started as kind %q, which this daemon does not know", r.Name, r.Kind)
