@@ -64,6 +64,7 @@ type Coordinator struct {
 
 	mu      sync.Mutex
 	leading bool              // a term of office is under way
+	began   time.Time         // when it began
 	hellos  map[string]heard  // by node; what each said last in this term
 	riddles map[string]string // by node; what a new boot has to repeat before it is believed
 	shots   map[uint64]*shot  // operations being carried out, or waiting for their next attempt
@@ -158,7 +159,7 @@ func (c *Coordinator) lead(ctx context.Context) {
 func (c *Coordinator) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.leading, c.settled = true, false
+	c.leading, c.settled, c.began = true, false, time.Now()
 	c.refusedFile = false
 	clear(c.hellos)
 	clear(c.riddles)
@@ -218,7 +219,10 @@ func (c *Coordinator) do(ctx context.Context, a scheduler.Action) (committed boo
 		c.cfg.Log.Info("handing over", "node", c.cfg.Self, "reason", a.Reason)
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.DetectionTime)
 		defer cancel()
-		return false, c.cfg.Replicated.Transfer(ctx)
+		if err := c.cfg.Replicated.Transfer(ctx); err != nil {
+			c.cfg.Log.Warn("not handed over", "node", c.cfg.Self, "err", err)
+		}
+		return false, nil
 	}
 	return false, nil
 }

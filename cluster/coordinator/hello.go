@@ -33,8 +33,8 @@ type Hello struct {
 // act on it.
 type Welcome struct {
 	Index uint64 `json:"index"`
-	// Riddle, if there is one, is all of the answer: the boot is new, and is believed only when its
-	// next hello repeats this. A hello that was under way since an earlier boot cannot.
+	// Riddle, if there is one, is all of the answer: the boot or the daemon is new, and is believed only
+	// when its next hello repeats this. A hello that was under way since an earlier one cannot.
 	Riddle string `json:"riddle,omitempty"`
 }
 
@@ -55,8 +55,8 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 	case slices.Contains(n.Ended, h.Boot):
 		return Welcome{}, fmt.Errorf("hello of %s in boot %s: %w", from, h.Boot, state.ErrBootEnded)
 	}
-	if n.Boot != "" && n.Boot != h.Boot {
-		if riddle, err := c.doubt(from, n.Boot, h); err != nil || riddle != "" {
+	if n.Boot != "" && (n.Boot != h.Boot || n.Session != h.Session) {
+		if riddle, err := c.doubt(n, h); err != nil || riddle != "" {
 			return Welcome{Riddle: riddle}, err
 		}
 	}
@@ -82,20 +82,31 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 	return Welcome{Index: index}, nil
 }
 
-// doubt is what a hello in a new boot has to get past, since it ends the boot before by proof (c): it
-// must have been made after it was asked for, and the old boot must have fallen silent. Two boots
-// that both speak are two hosts with one name.
-func (c *Coordinator) doubt(from, old string, h Hello) (riddle string, err error) {
+// doubtTimes is for how many detection times a boot must have been silent before another one of the
+// same node is believed. Hellos come twice in a detection time, through a third node about once.
+const doubtTimes = 2
+
+// doubt is what a hello of a new boot or a new daemon has to get past. A new boot ends the one before by
+// proof (c), and a new daemon silences the one before: so it must have been made after it was asked
+// for. And the old boot must have fallen silent, if it was not proven over: two boots that
+// both speak are two hosts with one name.
+func (c *Coordinator) doubt(n *state.Node, h Hello) (riddle string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if last := c.hellos[from]; last.boot == old && time.Since(last.at) < c.cfg.DetectionTime/2 {
-		return "", fmt.Errorf("hello of %s in boot %s: boot %s spoke %s ago: %w", from, h.Boot, old, time.Since(last.at).Round(time.Millisecond), state.ErrConflict)
+	if n.Boot != h.Boot && n.Up {
+		spoke := c.began // it may have spoken to the coordinator before this one until then
+		if last := c.hellos[n.Name]; last.boot == n.Boot {
+			spoke = last.at
+		}
+		if silent := time.Since(spoke); silent < doubtTimes*c.cfg.DetectionTime {
+			return "", fmt.Errorf("hello of %s in boot %s: boot %s is silent for only %s: %w", n.Name, h.Boot, n.Boot, silent.Round(time.Millisecond), state.ErrConflict)
+		}
 	}
-	if want := c.riddles[from]; want == "" || want != h.Echo {
-		c.riddles[from] = rand.Text()
-		return c.riddles[from], nil
+	if want := c.riddles[n.Name]; want == "" || want != h.Echo {
+		c.riddles[n.Name] = rand.Text()
+		return c.riddles[n.Name], nil
 	}
-	delete(c.riddles, from)
+	delete(c.riddles, n.Name)
 	return "", nil
 }
 

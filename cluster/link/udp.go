@@ -36,9 +36,9 @@ func (s *udpSocket) tryWriteTo(b []byte, to net.Addr) error {
 		return err
 	}
 	var sent error
-	err = s.raw.Write(func(fd uintptr) bool {
+	// Control, not Write: that waits for a WriteTo which waits for a full socket.
+	err = s.raw.Control(func(fd uintptr) {
 		sent = syscall.Sendto(int(fd), b, syscall.MSG_DONTWAIT|syscall.MSG_NOSIGNAL, address)
-		return true // whatever came of it: waiting is not for here
 	})
 	if err != nil {
 		return err

@@ -45,7 +45,7 @@ func DeriveTiming(detection time.Duration, nodes int) Timing {
 	return Timing{
 		ProbeInterval:    interval,
 		ProbeTimeout:     interval / 2,
-		GossipInterval:   interval,
+		GossipInterval:   interval / 2,
 		GossipNodes:      max(1, min(nodes-1, 4)),
 		SuspicionMult:    int(math.Ceil(float64(detection-interval)/(float64(interval)*scale) - 1e-3)),
 		RetransmitMult:   16,

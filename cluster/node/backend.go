@@ -164,7 +164,7 @@ func fenceError(op state.Operation, err error) error {
 	case errors.Is(err, coordinator.ErrNotCoordinator), errors.Is(err, consensus.ErrNotCoordinator):
 		return noCoordinator()
 	case errors.Is(err, coordinator.ErrMajority):
-		return &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("not fenced: %v", err), Hint: "bring back the nodes that do not answer first: hamgr status"}
+		return &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("not fenced: %v", err), Hint: "another voter has to be there first: hamgr status (of two voters, both are always needed)"}
 	case op.ID != 0:
 		return &api.Error{
 			Code:    api.ErrUnknownOutcome,

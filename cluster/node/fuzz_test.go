@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -84,10 +83,10 @@ func FuzzRecall(f *testing.F) {
 	f.Add([]byte(`{`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		n := aloneNode(t)
-		if err := os.MkdirAll(n.groupDir("db"), 0o700); err != nil {
+		if err := os.MkdirAll(n.heldDir(), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(n.groupDir("db"), heldFile), b, 0o600); err != nil {
+		if err := os.WriteFile(n.heldFile("db"), b, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		parts, err := n.partsHere("db")

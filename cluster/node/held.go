@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -32,9 +33,12 @@ type heldResource struct {
 	Options         json.RawMessage `json:"options"`
 }
 
-const heldFile = "held.json"
-
-func (n *Node) groupDir(group string) string { return filepath.Join(n.RunDir, group) }
+// The run directory has a file for each group that is held, and a folder for each resource.
+func (n *Node) heldDir() string              { return filepath.Join(n.RunDir, "held") }
+func (n *Node) heldFile(group string) string { return filepath.Join(n.heldDir(), group+".json") }
+func (n *Node) resourceDir(group, resource string) string {
+	return filepath.Join(n.RunDir, "groups", group, resource)
+}
 
 // hold records what is about to be started.
 func (n *Node) hold(group string, token uint64, parts []*part) error {
@@ -51,7 +55,10 @@ func (n *Node) hold(group string, token uint64, parts []*part) error {
 	if err != nil {
 		return fmt.Errorf("record what is started: %w", err)
 	}
-	path := filepath.Join(n.groupDir(group), heldFile)
+	if err := os.MkdirAll(n.heldDir(), 0o700); err != nil {
+		return fmt.Errorf("record what is started: %w", err)
+	}
+	path := n.heldFile(group)
 	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
 		return fmt.Errorf("record what is started: %w", err)
 	}
@@ -60,7 +67,7 @@ func (n *Node) hold(group string, token uint64, parts []*part) error {
 
 // letGo removes the record, after everything is stopped.
 func (n *Node) letGo(group string) error {
-	err := os.Remove(filepath.Join(n.groupDir(group), heldFile))
+	err := os.Remove(n.heldFile(group))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -69,7 +76,7 @@ func (n *Node) letGo(group string) error {
 
 // recall gives the record of a group; nil if nothing of it was started in this boot.
 func (n *Node) recall(group string) (*held, error) {
-	b, err := os.ReadFile(filepath.Join(n.groupDir(group), heldFile))
+	b, err := os.ReadFile(n.heldFile(group))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -78,22 +85,24 @@ func (n *Node) recall(group string) (*held, error) {
 	}
 	var h held
 	if err := json.Unmarshal(b, &h); err != nil {
-		return nil, fmt.Errorf("what was started of group %s: %s: %w", group, heldFile, err)
+		return nil, fmt.Errorf("what was started of group %s: %s: %w", group, n.heldFile(group), err)
 	}
 	return &h, nil
 }
 
 // recalled lists the groups of which something was started in this boot.
 func (n *Node) recalled() ([]string, error) {
-	found, err := filepath.Glob(filepath.Join(n.RunDir, "*", heldFile))
-	if err != nil {
-		return nil, err
+	files, err := os.ReadDir(n.heldDir())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
 	}
 	var groups []string
-	for _, path := range found {
-		groups = append(groups, filepath.Base(filepath.Dir(path)))
+	for _, f := range files {
+		if group, ok := strings.CutSuffix(f.Name(), ".json"); ok {
+			groups = append(groups, group)
+		}
 	}
-	return groups, nil
+	return groups, err
 }
 
 // parts makes the resources again as they were started.
@@ -101,7 +110,7 @@ func (h *held) parts(n *Node, group string) ([]*part, error) {
 	var confs []config.Resource
 	for _, r := range h.Resources {
 		if r.Name != filepath.Base(r.Name) || !filepath.IsLocal(r.Name) {
-			return nil, fmt.Errorf("%s names a resource %q", heldFile, r.Name)
+			return nil, fmt.Errorf("%s names a resource %q", n.heldFile(group), r.Name)
 		}
 		kind, ok := n.Kinds.Resources[r.Kind]
 		if !ok {
@@ -131,7 +140,7 @@ type part struct {
 func buildParts(n *Node, group string, confs []config.Resource, token uint64) ([]*part, error) {
 	var parts []*part
 	for _, c := range confs {
-		dir := filepath.Join(n.groupDir(group), c.Name)
+		dir := n.resourceDir(group, c.Name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return nil, &resourceError{c.Name, err}
 		}

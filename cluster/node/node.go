@@ -113,7 +113,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 
 	n.spawn(func() { n.trust.watch(run) })
 	n.spawn(func() { n.coord.Run(run) })
-	n.spawn(func() { n.relay(run) })
+	n.spawn(func() { n.listen(run) })
 	n.spawn(func() { n.probes.run(run) })
 	greeting, hush := context.WithCancel(run)
 	n.hush, n.hushed = hush, make(chan struct{})
@@ -210,8 +210,8 @@ func (n *Node) wake() {
 	n.groups.wake()
 }
 
-// relay turns what membership and consensus report into wake-ups.
-func (n *Node) relay(ctx context.Context) {
+// listen turns what membership and consensus report into wake-ups.
+func (n *Node) listen(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -8,7 +8,6 @@ import (
 	"net"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/consensus"
@@ -47,6 +46,8 @@ var errorKinds = map[string]error{
 	"unknown":         state.ErrUnknown,
 	"not_coordinator": coordinator.ErrNotCoordinator,
 	"foreign":         coordinator.ErrForeign,
+	"session":         state.ErrSession,
+	"not_answered":    errTransport,
 }
 
 // errNoCoordinator: nobody is known to lead.
@@ -58,12 +59,12 @@ type peers struct {
 
 	mu      sync.Mutex
 	clients map[string]*api.Client
-	via     string // who relayed last
+	failed  map[string]int // how often each node could not relay, lately
 	changed chan struct{}
 }
 
 func newPeers(n *Node) *peers {
-	return &peers{n: n, clients: map[string]*api.Client{}, changed: make(chan struct{}, 1)}
+	return &peers{n: n, clients: map[string]*api.Client{}, failed: map[string]int{}, changed: make(chan struct{}, 1)}
 }
 
 func (p *peers) coordinatorChanged() {
@@ -151,25 +152,31 @@ func (p *peers) ask(ctx context.Context, verb string, question any, here func(co
 			p.remember(via)
 			return a, relayed
 		}
+		p.forget(via)
 	}
 	return answer{}, err
 }
 
-// relays lists the nodes that may pass a question on, the one that did so last first.
+// relays lists the nodes that may pass a question on: the one that did so last comes first, those that could
+// not come last.
 func (p *peers) relays() []string {
 	heard := p.n.heardWithin(p.n.Config.Cluster.DetectionTime / 2)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.Index(heard, p.via); i > 0 {
-		heard[0], heard[i] = heard[i], heard[0]
-	}
+	slices.SortStableFunc(heard, func(a, b string) int { return p.failed[a] - p.failed[b] })
 	return heard
 }
 
 func (p *peers) remember(via string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.via = via
+	p.failed = map[string]int{via: -1}
+}
+
+func (p *peers) forget(via string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed[via] = max(p.failed[via], 0) + 1
 }
 
 // errTransport: no answer came, or none that was one.
@@ -284,61 +291,4 @@ func kindOf(err error) string {
 		}
 	}
 	return ""
-}
-
-// greet says hello to the coordinator for ever: often while this node may not act yet or is
-// not answered, else four times in a detection time.
-func (n *Node) greet(ctx context.Context) {
-	d := n.Config.Cluster.DetectionTime
-	for ctx.Err() == nil {
-		wait := d / 2
-		if err := n.greetOnce(ctx); err != nil {
-			wait = d / 20
-			n.Log.Debug("hello not answered", "node", n.Self, "err", err)
-		}
-		t := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		case <-n.peers.changed:
-		case <-n.probes.news:
-		}
-		t.Stop()
-	}
-}
-
-func (n *Node) greetOnce(ctx context.Context) error {
-	if !n.probes.ready() {
-		return errors.New("what runs here is not probed yet")
-	}
-	era, ask := n.trust.question()
-	h := coordinator.Hello{
-		Boot: n.Boot, Session: n.session, Digest: n.digest, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
-	}
-	w, err := n.peers.hello(ctx, h)
-	if err == nil && w.Riddle != "" {
-		h.Echo = w.Riddle
-		w, err = n.peers.hello(ctx, h)
-	}
-	switch {
-	case errors.Is(err, state.ErrBootEnded):
-		n.groups.outcast(err)
-		return err
-	case err != nil:
-		return err
-	case w.Riddle != "":
-		return errors.New("the coordinator does not believe this boot yet")
-	case !ask:
-		n.trust.spoken()
-		return nil
-	}
-	// Hellos must go on while this node catches up: they tell how far it is.
-	ctx, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/4)
-	defer cancel()
-	if err := n.replicated.WaitApplied(ctx, w.Index); err != nil {
-		return err
-	}
-	n.trust.answered(era)
-	n.groups.wake()
-	return nil
 }

@@ -15,6 +15,7 @@ type replica struct {
 	current atomic.Pointer[state.State]
 	onApply func(index uint64, before, after *state.State)
 	fatal   func(error)
+	unknown atomic.Bool // an entry was of a format that this daemon does not know
 	changed atomic.Pointer[func()]
 }
 
@@ -45,7 +46,11 @@ func (r *replica) State() *state.State { return r.current.Load() }
 // node that does not know it must not go on without it.
 func (r *replica) Apply(index uint64, command []byte) any {
 	cmd, err := state.Decode(command)
+	if r.unknown.Load() {
+		return state.Result{Err: state.ErrVersion}
+	}
 	if errors.Is(err, state.ErrVersion) {
+		r.unknown.Store(true)
 		r.fatal(fmt.Errorf("entry %d of the log: %w", index, err))
 	}
 	if err != nil {
@@ -61,8 +66,13 @@ func (r *replica) Apply(index uint64, command []byte) any {
 	return res
 }
 
-// Snapshot gives the state's bytes.
-func (r *replica) Snapshot() ([]byte, error) { return json.Marshal(r.current.Load()) }
+// Snapshot gives the state's bytes. A state that misses an entry must not become one.
+func (r *replica) Snapshot() ([]byte, error) {
+	if r.unknown.Load() {
+		return nil, state.ErrVersion
+	}
+	return json.Marshal(r.current.Load())
+}
 
 // Restore replaces the state by a snapshot.
 func (r *replica) Restore(b []byte) error {

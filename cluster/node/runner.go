@@ -96,7 +96,9 @@ func (r *runner) run(ctx context.Context) {
 		cancel()
 	default:
 	}
-	if err := r.prepare(work); errors.Is(err, errNothingStarted) {
+	if err := r.prepare(ctx); ctx.Err() != nil {
+		return
+	} else if errors.Is(err, errNothingStarted) {
 		r.fail(err)
 	} else if err != nil {
 		// It is not known what runs here, or it does not stop: only a proof from outside helps.
@@ -158,8 +160,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	return err
 }
 
-// fresh makes the resources of this node's file. A group that is to be stopped, and of which nothing was
-// started, has none.
+// fresh makes the resources of this node's file.
 func (r *runner) fresh() ([]*part, error) {
 	g, known := r.n.configured(r.group.Name)
 	if !known {

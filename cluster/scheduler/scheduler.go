@@ -60,27 +60,22 @@ func Plan(s *state.State, v View) []Action {
 			load[g.Grant.Node]++
 		}
 	}
-	plan = handOverLast(plan)
 	for _, name := range s.GroupNames() {
 		if a, ok := planGroup(s, v, s.Groups[name], load); ok {
 			plan = append(plan, a)
 		}
 	}
-	return plan
+	return handOverLast(plan)
 }
 
-// handOverLast keeps the office for as long as there is something else to do in it: who
-// comes next may be a target too.
+// handOverLast drops the hand-over while there is anything else to do in the office: who comes next may be
+// a target too.
 func handOverLast(plan []Action) []Action {
-	first := slices.IndexFunc(plan, func(a Action) bool { return a.HandOver })
-	if first < 0 {
-		return plan
-	}
 	rest := slices.DeleteFunc(slices.Clone(plan), func(a Action) bool { return a.HandOver })
 	if len(rest) > 0 {
 		return rest
 	}
-	return plan[first : first+1]
+	return plan[:min(1, len(plan))]
 }
 
 func planNode(s *state.State, v View, n *state.Node) []Action {
@@ -162,20 +157,25 @@ func Obstacle(s *state.State, v View, o *state.Operation) string {
 	return Majority(s, v, o.Node, o.ID)
 }
 
-// Majority says that the node's vote is needed: without it nobody could commit that the node is
+// Majority says, as an obstacle, that the node's vote is needed: without it nobody could commit that the node is
 // off, give its groups away, or switch it on again. Empty if there are enough others. Those that are to
 // be shot by an operation before op do not count: of several, the earlier one goes first.
 func Majority(s *state.State, v View, without string, op uint64) string {
 	others := 0
-	for name := range s.Nodes {
-		o := s.OpenOperation(name)
-		target := o != nil && o.ID < op && o.Action != state.FenceOn
-		if name != without && v.Nodes[name].Reachable && !target {
-			others++
+	var first []string
+	for _, name := range s.NodeNames() {
+		if name == without || !v.Nodes[name].Reachable {
+			continue
 		}
+		if o := s.OpenOperation(name); o != nil && o.ID < op && o.Action != state.FenceOn {
+			first = append(first, fmt.Sprintf("%s is to be fenced first (operation %d)", name, o.ID))
+			continue
+		}
+		others++
 	}
 	if need := len(s.Nodes)/2 + 1; others < need {
-		return fmt.Sprintf("without %s only %d of %d voters would be left, %d are needed: another one has to come back first", without, others, len(s.Nodes), need)
+		first = append([]string{fmt.Sprintf("without %s only %d of %d voters would be left, %d are needed", without, others, len(s.Nodes), need)}, first...)
+		return strings.Join(first, "; ")
 	}
 	return ""
 }

@@ -157,7 +157,7 @@ func TestReportOfAnEarlierDaemon(t *testing.T) {
 	tok := l.must(grant("db", "alpha", "a1")).Token
 	late := Command{Stopped: &Report{Group: "db", Token: tok, Node: "alpha", Boot: "a1", Session: "one"}}
 	l.must(Command{Join: &Join{Node: "alpha", Boot: "a1", Session: "two"}})
-	l.refuse(late, ErrSuperseded)
+	l.refuse(late, ErrSession)
 	late.Stopped.Session = "two"
 	l.must(late)
 }

@@ -169,6 +169,8 @@ var (
 	ErrBootEnded = errors.New("boot is proven over")
 	// ErrSuperseded: the grant, boot or operation it speaks of is no longer the current one.
 	ErrSuperseded = errors.New("superseded")
+	// ErrSession: it is of a daemon that the state does not know as the node's present one.
+	ErrSession = errors.New("not of the node's present daemon")
 	// ErrConflict: it contradicts what is committed.
 	ErrConflict = errors.New("conflict")
 )

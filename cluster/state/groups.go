@@ -67,7 +67,7 @@ func (t *step) reported(c *Report) (*Group, error) {
 	}
 	if n := t.Nodes[c.Node]; n == nil || n.Session != c.Session {
 		// It may run what the earlier daemon of the node says that it stopped.
-		return nil, fmt.Errorf("report of %s on group %s by a daemon that was restarted since: %w", c.Node, c.Group, ErrSuperseded)
+		return nil, fmt.Errorf("report of %s on group %s with token %d: %w", c.Node, c.Group, c.Token, ErrSession)
 	}
 	return g, nil
 }
