@@ -133,7 +133,7 @@ type Membership struct {
 	stopJoins context.CancelFunc
 	stopOnce  sync.Once
 	wg        sync.WaitGroup
-	leave     sync.Mutex // memberlist panics when Leave meets Shutdown
+	leave     chan struct{} // held by Leave or Shutdown: memberlist panics when they meet. Waiting for a channel lets virtual time go on
 }
 
 // Start joins the gossip of the configured nodes and keeps trying to, until Stop. It does
@@ -153,7 +153,7 @@ func Start(cfg Config) (*Membership, error) {
 	joins, stopJoins := context.WithCancel(ctx)
 	m := &Membership{
 		cfg: cfg, log: cfg.Log, timing: DeriveTiming(cfg.DetectionTime, len(cfg.Nodes)),
-		addresses: addresses, feed: newFeed(), stop: stop, stopJoins: stopJoins,
+		addresses: addresses, feed: newFeed(), stop: stop, stopJoins: stopJoins, leave: make(chan struct{}, 1),
 	}
 	m.delegate = newDelegate(cfg, addresses, m.feed)
 	m.transport = newTransport(cfg.Self, cfg.Link, addresses)
@@ -203,20 +203,22 @@ func (m *Membership) Leave(ctx context.Context) error {
 // delegate that a node went, but not whether it left or died, so the flag must be there
 // before.
 func (m *Membership) announceLeave(ctx context.Context) error {
-	m.leave.Lock()
-	defer m.leave.Unlock()
+	m.leave <- struct{}{}
+	defer func() { <-m.leave }()
 	if m.transport.ctx.Err() != nil {
 		return ErrStopped
 	}
-	limit := m.cfg.DetectionTime
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = max(min(limit, time.Until(deadline)), time.Millisecond)
+	limit := func() time.Duration {
+		if deadline, ok := ctx.Deadline(); ok {
+			return max(min(m.cfg.DetectionTime, time.Until(deadline)), time.Millisecond)
+		}
+		return m.cfg.DetectionTime
 	}
 	m.delegate.setLeaving()
-	if err := m.list.UpdateNode(limit); err != nil {
+	if err := m.list.UpdateNode(limit()); err != nil {
 		m.log.Debug("leave flag not confirmed", "node", m.cfg.Self, "err", err)
 	}
-	if err := m.list.Leave(limit); err != nil {
+	if err := m.list.Leave(limit()); err != nil {
 		return fmt.Errorf("announce the leave of %s: %w", m.cfg.Self, err)
 	}
 	return nil
@@ -230,9 +232,9 @@ func (m *Membership) Stop() {
 		m.stop()
 		m.delegate.close()
 		_ = m.transport.Shutdown() // first, so that a join or a leave in progress ends now
-		m.leave.Lock()
+		m.leave <- struct{}{}
 		_ = m.list.Shutdown()
-		m.leave.Unlock()
+		<-m.leave
 		m.wg.Wait()
 		m.feed.close()
 	})
