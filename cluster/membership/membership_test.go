@@ -268,9 +268,9 @@ func TestTimingFollowsTheTable(t *testing.T) {
 		mult     int
 		gossip   int
 	}{
-		{2, 3 * time.Second / 18, 17, 1},
-		{3, 3 * time.Second / 18, 17, 2},
-		{5, 3 * time.Second / 36, 35, 4},
+		{2, 200 * time.Millisecond, 14, 1},
+		{3, 200 * time.Millisecond, 14, 2},
+		{5, 100 * time.Millisecond, 29, 4},
 		{9, 75 * time.Millisecond, 39, 4},
 		{32, 75 * time.Millisecond, 26, 4},
 	} {

@@ -38,14 +38,14 @@ type Timing struct {
 // detection time, however many there are, within the bounds that were measured: what a small cluster need not send
 // is what an idle host need not wake up for.
 func DeriveTiming(detection time.Duration, nodes int) Timing {
-	interval := min(max(detection/time.Duration(9*max(nodes-1, 1)), detection/40), detection/18)
+	interval := min(max(detection*2/time.Duration(15*max(nodes-1, 1)), detection/40), detection/15)
 	// memberlist multiplies the suspicion time by max(1, log10 n): taken out again, so that
 	// the probe that fails and the suspicion after it make one detection time.
 	scale := math.Max(1, math.Log10(math.Max(1, float64(nodes))))
 	return Timing{
 		ProbeInterval:    interval,
 		ProbeTimeout:     interval / 2,
-		GossipInterval:   interval / 2,
+		GossipInterval:   interval,
 		GossipNodes:      max(1, min(nodes-1, 4)),
 		SuspicionMult:    int(math.Ceil(float64(detection-interval)/(float64(interval)*scale) - 1e-3)),
 		RetransmitMult:   16,
