@@ -58,9 +58,10 @@ func (c *Coordinator) Fence(ctx context.Context, order state.Order, observe func
 		return state.Operation{}, err
 	}
 	c.logCommitted(state.Command{Order: &order}, res, order.Reason)
+	opened := state.Operation{ID: res.Op, Node: order.Node, Boot: order.Boot, Action: order.Action}
 	steps, ok := c.join(res.Op)
 	if !ok {
-		return state.Operation{ID: res.Op, Node: order.Node, Boot: order.Boot, Action: order.Action}, ErrHandedOver
+		return opened, ErrHandedOver
 	}
 	defer c.hangUp(res.Op, steps)
 	c.Wake()
@@ -76,12 +77,12 @@ func (c *Coordinator) Fence(ctx context.Context, order state.Order, observe func
 		select {
 		case <-ctx.Done():
 			if o == nil {
-				o = &state.Operation{ID: res.Op, Node: order.Node, Boot: order.Boot, Action: order.Action}
+				o = &opened
 			}
 			return *o, ctx.Err()
 		case p, ok := <-steps:
 			if !ok {
-				return state.Operation{ID: res.Op, Node: order.Node, Boot: order.Boot, Action: order.Action}, ErrHandedOver
+				return opened, ErrHandedOver
 			}
 			observe(p)
 		}

@@ -7,7 +7,7 @@ import (
 
 // Timing is SWIM's pace, all of it derived from one number. The factors were measured in
 // virtual time over some thousand deaths and pauses with 2 to 32 nodes: the last observer
-// declares a death between 1.00 and 1.15 detection times after it, and a node whose packets
+// declares a death between 1.00 and 1.2 detection times after it, and a node whose packets
 // were held back for 0.9 detection times is never declared dead.
 type Timing struct {
 	ProbeInterval  time.Duration

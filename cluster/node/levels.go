@@ -3,7 +3,6 @@ package node
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"log/slog"
 
 	"github.com/hamgr/hamgr/agents"
@@ -47,11 +46,7 @@ func seed(c *config.Config) state.Configure {
 	for _, g := range c.Groups {
 		s.Groups = append(s.Groups, state.ConfigGroup{Name: g.Name, Prefer: g.Prefer})
 	}
-	b, err := json.Marshal(s)
-	if err != nil {
-		panic("node: plain strings do not encode: " + err.Error())
-	}
-	sum := sha256.Sum256(b)
+	sum := sha256.Sum256(mustMarshal(s))
 	s.Digest = hex.EncodeToString(sum[:8])
 	return s
 }

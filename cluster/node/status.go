@@ -214,8 +214,10 @@ func problems(n *Node, s *state.State, view scheduler.View, st api.Status) []api
 				"what "+name+" holds cannot be taken over before its power is proven off: hamgr fence status "+name)
 		case o.Failures > 0 && o.Phase == state.ProvenOff:
 			alarm(fmt.Sprintf("%s is fenced, but does not come on again: %s", name, o.Error), "switch it on: hamgr fence on "+name)
-		case st.Coordinator == n.Self && scheduler.Obstacle(s, view, o) != "":
-			alarm(fmt.Sprintf("fencing of %s waits: %s", name, scheduler.Obstacle(s, view, o)), "bring back the nodes that do not answer")
+		case st.Coordinator == n.Self:
+			if why := scheduler.Obstacle(s, view, o); why != "" {
+				alarm(fmt.Sprintf("fencing of %s waits: %s", name, why), "bring back the nodes that do not answer")
+			}
 		}
 	}
 	for _, name := range s.GroupNames() {
