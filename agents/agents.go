@@ -87,6 +87,28 @@ type Identifier interface {
 	Identity(ctx context.Context, plug string) (Identity, error)
 }
 
+// Checker is implemented by agents that can tell, by reading alone, whether the device would
+// let them switch the plug: that the account has the privilege, that the plug exists and is
+// the one that was meant, that the device can be switched at all. It changes nothing.
+type Checker interface {
+	Check(ctx context.Context, plug string) error
+}
+
+// Sees says whose power state a device reads.
+type Sees int8
+
+const (
+	// SeesFeed: an outlet. On means only that the machine behind it could draw power.
+	SeesFeed Sees = iota
+	// SeesMachine: the machine itself, as a BMC does. On means that it runs.
+	SeesMachine
+)
+
+// Observer is implemented by Options whose devices do not see a mere feed.
+type Observer interface {
+	Sees() Sees
+}
+
 // Options are the keys of one device in hamgr.toml, as a pointer to a struct
 // whose fields carry the tags `toml:"key"` and `doc:"what it is"`; the struct
 // comes from Kind.Options with its defaults filled in. A field of type Secret with
@@ -104,6 +126,33 @@ type Kind struct {
 	Name    string
 	Doc     string
 	Options func() Options
+	// Example is a [[fence_device]] table in TOML, ready to be edited.
+	Example string
+	// Describe, if not nil, describes one of several programs behind the kind, as in
+	// exec:fence_apc. It may run that program, within ctx.
+	Describe func(ctx context.Context, program string) (Description, error)
+}
+
+// Description is what is known of a program that a kind drives.
+type Description struct {
+	Program string            `json:"program"`
+	Doc     string            `json:"doc"`
+	Options []DescribedOption `json:"options"`
+	Example string            `json:"example"`
+	// Notes are what an operator should know before trusting it.
+	Notes []string `json:"notes"`
+}
+
+// DescribedOption is one option of such a program.
+type DescribedOption struct {
+	Name     string   `json:"name"`
+	Type     string   `json:"type"` // in words
+	Default  string   `json:"default,omitempty"`
+	Required bool     `json:"required,omitempty"`
+	Choices  []string `json:"choices,omitempty"`
+	Doc      string   `json:"doc"`
+	// Set says that hamgr fills it in by itself, so that a file must not.
+	Set bool `json:"set,omitempty"`
 }
 
 // KeyError says what is wrong with one key of a device.
