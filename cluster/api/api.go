@@ -37,6 +37,16 @@ type Backend interface {
 	// was done. observe is never nil, must not be called after the return, and may be
 	// called from any goroutine; it does not block.
 	Fence(ctx context.Context, req FenceRequest, observe func(FenceEvent)) (FenceResult, error)
+
+	// FenceTest has every node that may have to use a fence device of node read it, and
+	// changes nothing. An empty node means all.
+	FenceTest(ctx context.Context, node string) (FenceTest, error)
+
+	// FenceHistory gives the operations against node that are remembered. An empty node means all.
+	FenceHistory(ctx context.Context, node string) (FenceHistory, error)
+
+	// SetNode has the coordinator commit what a node may be used for. Its errors are those of Fence.
+	SetNode(ctx context.Context, req NodeRequest) (NodeResult, error)
 }
 
 // NodeBackend is what the daemon answers to the other nodes of the cluster. peer is the

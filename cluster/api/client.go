@@ -69,6 +69,44 @@ func (c *Client) FenceStatus(ctx context.Context, node string) (FenceStatus, err
 	return s, c.get(ctx, pathFenceStatus+"?node="+url.QueryEscape(node), &s)
 }
 
+// FenceTest asks for Backend.FenceTest.
+func (c *Client) FenceTest(ctx context.Context, node string) (FenceTest, error) {
+	var t FenceTest
+	return t, c.get(ctx, pathFenceTest+"?node="+url.QueryEscape(node), &t)
+}
+
+// FenceHistory asks for Backend.FenceHistory.
+func (c *Client) FenceHistory(ctx context.Context, node string) (FenceHistory, error) {
+	var h FenceHistory
+	return h, c.get(ctx, pathHistory+"?node="+url.QueryEscape(node), &h)
+}
+
+// SetNode asks for Backend.SetNode. Once the request is on its way, a broken connection is
+// ErrUnknownOutcome.
+func (c *Client) SetNode(ctx context.Context, req NodeRequest) (NodeResult, error) {
+	if err := req.Validate(); err != nil {
+		return NodeResult{}, err
+	}
+	body, err := json.Marshal(req)
+	if err != nil {
+		return NodeResult{}, fmt.Errorf("encode the request: %w", err)
+	}
+	resp, err := c.do(ctx, http.MethodPost, pathNode, body)
+	if err != nil {
+		return NodeResult{}, err
+	}
+	defer resp.Body.Close()
+	answer, err := readLimited(resp.Body, maxStatus)
+	if err != nil {
+		return NodeResult{}, unknownOutcome(ctx, err)
+	}
+	var r NodeResult
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return NodeResult{}, &Error{Code: ErrUnknownOutcome, Message: "the daemon's answer is not understood: " + err.Error(), cause: err}
+	}
+	return r, nil
+}
+
 // Fence asks for Backend.Fence, or on the node's face for NodeBackend.FenceForwarded. Once
 // the request is on its way, a broken or silent connection and the end of ctx are
 // ErrUnknownOutcome: the operation may go on. observe, which may be nil, is called from

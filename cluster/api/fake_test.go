@@ -18,6 +18,9 @@ type fake struct {
 	status      func(context.Context) (Status, error)
 	fenceStatus func(context.Context, string) (FenceStatus, error)
 	fence       func(context.Context, FenceRequest, func(FenceEvent)) (FenceResult, error)
+	fenceTest   func(context.Context, string) (FenceTest, error)
+	history     func(context.Context, string) (FenceHistory, error)
+	setNode     func(context.Context, NodeRequest) (NodeResult, error)
 	call        func(ctx context.Context, peer, verb string, body []byte) ([]byte, error)
 	forwarded   func(ctx context.Context, peer string, req FenceRequest, observe func(FenceEvent)) (FenceResult, error)
 }
@@ -35,6 +38,18 @@ func (f fake) FenceStatus(ctx context.Context, node string) (FenceStatus, error)
 
 func (f fake) Fence(ctx context.Context, req FenceRequest, observe func(FenceEvent)) (FenceResult, error) {
 	return f.fence(ctx, req, observe)
+}
+
+func (f fake) FenceTest(ctx context.Context, node string) (FenceTest, error) {
+	return f.fenceTest(ctx, node)
+}
+
+func (f fake) FenceHistory(ctx context.Context, node string) (FenceHistory, error) {
+	return f.history(ctx, node)
+}
+
+func (f fake) SetNode(ctx context.Context, req NodeRequest) (NodeResult, error) {
+	return f.setNode(ctx, req)
 }
 
 func (f fake) Call(ctx context.Context, peer, verb string, body []byte) ([]byte, error) {

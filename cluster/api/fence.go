@@ -2,15 +2,21 @@ package api
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
 // The actions of a fence request.
 const (
-	ActionOff    = "off"    // off, proven, and left off
-	ActionOn     = "on"     // on again; no proof is needed
-	ActionReboot = "reboot" // off, proven, then on
+	ActionOff      = "off"      // off, proven, and left off
+	ActionOn       = "on"       // on again; no proof is needed
+	ActionReboot   = "reboot"   // off, proven, then on
+	ActionRehearse = "rehearse" // off by one level alone, proven, then on: to prove that its devices work
+	ActionConfirm  = "confirm"  // no device is asked: the operator's word that the node is down
 )
+
+var actions = []string{ActionOff, ActionOn, ActionReboot, ActionRehearse, ActionConfirm}
 
 // FenceRequest asks for one fencing operation.
 type FenceRequest struct {
@@ -19,6 +25,10 @@ type FenceRequest struct {
 	// By is the operator, for the record ("root", "anna").
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// Level is the fencing level that a rehearsal is of, from 1; 0 for every other action.
+	Level int `json:"level,omitempty"`
+	// Force has a confirmation accepted although the node, or a device of it, says that it is alive.
+	Force bool `json:"force,omitempty"`
 }
 
 // Texts of an operator end up in the replicated log: they are bounded.
@@ -32,8 +42,12 @@ func (r FenceRequest) Validate() error {
 	switch {
 	case r.Node == "" || len(r.Node) > maxName:
 		return fmt.Errorf("%w: a node name of 1 to %d bytes is needed", ErrInvalid, maxName)
-	case r.Action != ActionOff && r.Action != ActionOn && r.Action != ActionReboot:
-		return fmt.Errorf("%w: action %q is none of off, on, reboot", ErrInvalid, r.Action)
+	case !slices.Contains(actions, r.Action):
+		return fmt.Errorf("%w: action %q is none of %s", ErrInvalid, r.Action, strings.Join(actions, ", "))
+	case (r.Action == ActionRehearse) != (r.Level > 0) || r.Level < 0:
+		return fmt.Errorf("%w: a rehearsal, and nothing else, is of one level, from 1", ErrInvalid)
+	case r.Force && r.Action != ActionConfirm:
+		return fmt.Errorf("%w: only a confirmation can be forced", ErrInvalid)
 	case len(r.By) > maxName:
 		return fmt.Errorf("%w: the operator's name is longer than %d bytes", ErrInvalid, maxName)
 	case len(r.Reason) > maxText:

@@ -12,6 +12,9 @@ const (
 	pathStatus      = "/v1/status"
 	pathFenceStatus = "/v1/fence-status"
 	pathFence       = "/v1/fence"
+	pathFenceTest   = "/v1/fence-test"
+	pathHistory     = "/v1/fence-history"
+	pathNode        = "/v1/node"
 	pathCall        = "/node/v1/" // and the verb
 )
 
@@ -22,9 +25,10 @@ const (
 	MaxCall    = 4 << 20
 
 	longestRead  = 30 * time.Second
-	longestProbe = 2 * time.Minute // every plug of a node, each with its device's own deadline
-	longestFence = time.Hour       // a device that is being repaired; the asker decides
-	longestCall  = 2 * time.Minute
+	longestProbe = 2 * time.Minute  // every plug of a node, each with its device's own deadline
+	longestTest  = 15 * time.Minute // the same of every node, by every other one
+	longestFence = time.Hour        // a device that is being repaired; the asker decides
+	longestCall  = time.Hour        // a shot by another node
 )
 
 // Operator is the face that the unix socket serves.
@@ -39,6 +43,14 @@ func Operator(b Backend) Face {
 				return b.Fence(ctx, req, observe)
 			})
 		}},
+		{"GET", pathHistory, 0, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			history, err := b.FenceHistory(ctx, r.URL.Query().Get("node"))
+			if err != nil {
+				return err
+			}
+			history.Schema = Schema
+			return writeJSON(w, history)
+		}},
 		{"GET", pathFenceStatus, 0, longestProbe, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 			node := r.URL.Query().Get("node")
 			if node == "" {
@@ -50,6 +62,33 @@ func Operator(b Backend) Face {
 			}
 			status.Schema = Schema
 			return writeJSON(w, status)
+		}},
+		{"GET", pathFenceTest, 0, longestTest, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			test, err := b.FenceTest(ctx, r.URL.Query().Get("node"))
+			if err != nil {
+				return err
+			}
+			test.Schema = Schema
+			return writeJSON(w, test)
+		}},
+		{"POST", pathNode, maxRequest, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return fmt.Errorf("read the request: %w", err)
+			}
+			var req NodeRequest
+			if err := decodeStrict(body, &req); err != nil {
+				return err
+			}
+			if err := req.Validate(); err != nil {
+				return err
+			}
+			result, err := b.SetNode(ctx, req)
+			if err != nil {
+				return err
+			}
+			result.Schema = Schema
+			return writeJSON(w, result)
 		}},
 		{"GET", pathStatus, 0, longestRead, func(ctx context.Context, w http.ResponseWriter, _ *http.Request) error {
 			status, err := b.Status(ctx)

@@ -60,6 +60,10 @@ type NodeStatus struct {
 	UncleanReason string `json:"unclean_reason,omitempty"`
 	// FenceOp is the number of the fencing operation that runs against the node, or 0.
 	FenceOp uint64 `json:"fence_op,omitempty"`
+	// Standby: an operator keeps the node from holding groups.
+	Standby bool `json:"standby"`
+	// Quarantine says why, and for how long, the node is left off or kept from holding groups.
+	Quarantine string `json:"quarantine,omitempty"`
 }
 
 // LinkStatus is the answering node's contact with another over one link. UDP and TCP
@@ -76,6 +80,11 @@ type LinkStatus struct {
 type FencingStatus struct {
 	Levels     [][]string `json:"levels"` // device names
 	LastProven time.Time  `json:"last_proven,omitzero"`
+	// Rehearsals has one entry a device.
+	Rehearsals []Rehearsal `json:"rehearsals,omitempty"`
+	// Health is how the nodes that may have to use the devices last found them; absent where the coordinator
+	// was not asked or has not looked yet.
+	Health []DeviceHealth `json:"health,omitempty"`
 }
 
 // The states of a group.
@@ -133,6 +142,14 @@ type Operation struct {
 	Error     string    `json:"error,omitempty"` // of the last attempt
 	StartedAt time.Time `json:"started_at,omitzero"`
 	TookMS    int64     `json:"took_ms"` // until its end, or until now
+	// Level is the level that a rehearsal is of.
+	Level int `json:"level,omitempty"`
+	// Note is how it ended, where no proof says it.
+	Note string `json:"note,omitempty"`
+	// Waits says why it is not carried out just now.
+	Waits string `json:"waits,omitempty"`
+	// Attempts are the last ones, oldest first.
+	Attempts []FenceAttempt `json:"attempts,omitempty"`
 }
 
 // Failure is one failure of a resource or group that still counts.

@@ -46,7 +46,20 @@ type Cluster struct {
 	DataDir       string        `toml:"data_dir" doc:"absolute path of the folder for the replicated log"`
 	FenceAction   string        `toml:"fence_action" oneof:"reboot|off" doc:"what becomes of a fenced node: reboot powers it on again once it was proven off"`
 	OnQuorumLoss  string        `toml:"on_quorum_loss" oneof:"stop|freeze" doc:"what a node without quorum does with its groups"`
+
+	HealthInterval   time.Duration `toml:"health_interval" range:"0s..24h" doc:"how often each fence device is read by each node that may have to use it, with a random tenth more or less; 0s: never"`
+	RehearsalAge     time.Duration `toml:"rehearsal_age" range:"0s..87600h" doc:"status warns of a fence device that was not proven to cut its node's power for longer; 0s: it does not"`
+	StormWindow      time.Duration `toml:"storm_window" range:"0s..24h" doc:"the cluster by itself shoots at most half of the members within this time; 0s: no such brake"`
+	QuarantineAfter  int           `toml:"quarantine_after" range:"1..16" doc:"a node that the cluster fenced so often within quarantine_window is left off"`
+	QuarantineWindow time.Duration `toml:"quarantine_window" range:"0s..720h" doc:"see quarantine_after; 0s: no quarantine"`
+	QuarantineTime   time.Duration `toml:"quarantine_time" range:"1s..24h" doc:"how long the first quarantine lasts; each further one lasts twice as long, up to a day"`
 }
+
+// What is done with a device's word for the machine that it powers.
+const (
+	IdentityCheck  = "check"
+	IdentityIgnore = "ignore"
+)
 
 // Roles of a node.
 const (
@@ -69,7 +82,9 @@ type Device struct {
 	Plugs   map[string][]string `toml:"plugs" doc:"node name to its plugs at the device; without it the device serves the one node whose fencing names it"`
 	Timeout time.Duration       `toml:"timeout" range:"100ms..10m" doc:"bound of one attempt, from connecting to the last read-back"`
 	Settle  time.Duration       `toml:"settle" range:"10ms..30s" doc:"how long off must last: the time between the two reads that prove it"`
-	Options agents.Options
+	// Identity is IdentityCheck or IdentityIgnore.
+	Identity string `toml:"identity" oneof:"check|ignore" doc:"check: refuse to shoot where the device says that it powers another machine than the node says it is; ignore: an exception, for a device that is known to tell nonsense"`
+	Options  agents.Options
 }
 
 // Group is one table [[group]].
@@ -99,9 +114,16 @@ var (
 		DataDir:       "/var/lib/hamgr",
 		FenceAction:   "reboot",
 		OnQuorumLoss:  "stop",
+
+		HealthInterval:   5 * time.Minute,
+		RehearsalAge:     90 * 24 * time.Hour,
+		StormWindow:      2 * time.Minute,
+		QuarantineAfter:  3,
+		QuarantineWindow: time.Hour,
+		QuarantineTime:   10 * time.Minute,
 	}
 	defaultNode     = Node{Role: Member}
-	defaultDevice   = Device{Timeout: 20 * time.Second, Settle: 100 * time.Millisecond}
+	defaultDevice   = Device{Timeout: 20 * time.Second, Settle: 100 * time.Millisecond, Identity: IdentityCheck}
 	defaultGroup    = Group{Restarts: 1}
 	defaultResource = Resource{
 		StartTimeout:    60 * time.Second,
