@@ -6,6 +6,7 @@ package fake
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,9 +17,9 @@ import (
 // The errors of a device that is told to fail.
 var (
 	ErrDevice   = errors.New("device answered with an error")
-	ErrLogin    = errors.New("login refused")
-	ErrSessions = errors.New("no free session")
-	ErrPlug     = errors.New("no such plug")
+	ErrLogin    = fmt.Errorf("login refused: %w", agents.ErrCredentials)
+	ErrSessions = fmt.Errorf("no free session: %w", agents.ErrBusy)
+	ErrPlug     = fmt.Errorf("no such plug: %w", agents.ErrPlug)
 	ErrClosed   = errors.New("handle is closed")
 )
 
