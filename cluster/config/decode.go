@@ -45,7 +45,12 @@ func (r *reader) decode(t *table, skip []string, structs ...any) {
 		taken[k] = true
 	}
 	for _, s := range structs {
-		for _, f := range fieldsOf(s) {
+		fields := fieldsOf(s)
+		for _, f := range fields {
+			if f.isSecretPart() {
+				r.secretPart(t, fields, f)
+				continue
+			}
 			if taken[f.key] {
 				continue
 			}
@@ -348,14 +353,24 @@ func (r *reader) validate(t *table, check func() error) {
 		if t.settled[key] {
 			continue
 		}
-		line := t.at(key)
-		for _, suffix := range variants {
-			if !t.has(key) && t.has(key+suffix) {
-				line = t.at(key + suffix)
-			}
-		}
-		r.problemAt(t, line, key, msg, cure)
+		r.problemAt(t, t.lineOf(key), key, msg, cure)
 	}
+}
+
+// lineOf is the line of a key, of the variant of a secret that was written instead of it, or of
+// either in a table inside this one (TABLE.KEY).
+func (t *table) lineOf(key string) int {
+	if outer, inner, ok := strings.Cut(key, "."); ok && t.has(outer) {
+		if sub, ok := asTable(t.keys[outer], ""); ok {
+			return sub.lineOf(inner)
+		}
+	}
+	for _, suffix := range variants {
+		if t.has(key + suffix) {
+			return t.at(key + suffix)
+		}
+	}
+	return t.at(key)
 }
 
 // flatten undoes errors.Join at every depth.

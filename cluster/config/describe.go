@@ -24,6 +24,9 @@ type KeyDoc struct {
 func Describe(options any) []KeyDoc {
 	var docs []KeyDoc
 	for _, f := range fieldsOf(options) {
+		if f.isSecretPart() {
+			continue // the key was described with its other part
+		}
 		docs = append(docs, KeyDoc{Key: f.key, Type: f.words(), Default: f.literal(), Doc: f.doc})
 	}
 	return docs
@@ -34,6 +37,7 @@ type field struct {
 	key, doc string
 	limits   string // "1..65535" or "500ms..60s"; both ends belong to it
 	oneof    []string
+	secret   string // for isSecretPart: a pattern of the names that are secrets
 	val      reflect.Value
 }
 
@@ -47,7 +51,7 @@ func fieldsOf(p any) []field {
 		if key == "" || key == "-" {
 			continue
 		}
-		f := field{key: key, doc: sf.Tag.Get("doc"), limits: sf.Tag.Get("range"), val: v.FieldByIndex(sf.Index)}
+		f := field{key: key, doc: sf.Tag.Get("doc"), limits: sf.Tag.Get("range"), secret: sf.Tag.Get("secret"), val: v.FieldByIndex(sf.Index)}
 		if words := sf.Tag.Get("oneof"); words != "" {
 			f.oneof = strings.Split(words, "|")
 		}
@@ -62,6 +66,12 @@ func fieldsOf(p any) []field {
 // isSecret reports whether the key may also come from elsewhere.
 func (f field) isSecret() bool { return f.val.Type() == reflect.TypeFor[agents.Secret]() }
 
+// isSecretPart reports whether the field takes the secrets out of a table of strings. The field of
+// type map[string]string with the same key gets the rest.
+func (f field) isSecretPart() bool {
+	return f.val.Type() == reflect.TypeFor[map[string]agents.Secret]()
+}
+
 // words name the type; empty if it is not supported.
 func (f field) words() string {
 	switch f.val.Interface().(type) {
@@ -73,7 +83,7 @@ func (f field) words() string {
 		return "list of strings"
 	case [][]string:
 		return "list of lists of strings"
-	case map[string]string:
+	case map[string]string, map[string]agents.Secret:
 		return "table of strings"
 	case map[string][]string:
 		return "table of lists of strings"

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/hamgr/hamgr/agents"
@@ -63,6 +65,58 @@ func (r *reader) secret(t *table, f field) {
 		return
 	}
 	f.val.Set(reflect.ValueOf(agents.NewSecret(value)))
+}
+
+// secretPart moves the secrets of a table of strings to the field for them. A name that matches
+// the field's pattern is a secret, and may have a suffix, which then says where it is kept; what
+// is read goes by the name alone. A NAME_file is kept as it was written, too: only the program
+// that the table is for can tell whether it has an option of that name itself.
+func (r *reader) secretPart(t *table, fields []field, f field) {
+	v, ok := t.keys[f.key]
+	if !ok {
+		return
+	}
+	sub, ok := asTable(v, t.label)
+	if !ok {
+		return // the other part has reported it
+	}
+	sub.inner = f.key + "."
+	plain := fields[slices.IndexFunc(fields, func(o field) bool { return o.key == f.key })].val.Interface().(map[string]string)
+	isSecret := regexp.MustCompile("^(?:" + f.secret + ")$")
+	secrets := map[string]agents.Secret{}
+	for _, key := range sub.written() {
+		name, suffix := secretName(key)
+		if !isSecret.MatchString(fold(name)) {
+			continue
+		}
+		delete(plain, key)
+		if _, done := secrets[name]; done || sub.settled[name] {
+			continue
+		}
+		var s agents.Secret
+		r.secret(sub, field{key: name, val: reflect.ValueOf(&s).Elem()})
+		if sub.settled[name] {
+			continue
+		}
+		secrets[name] = s
+		if text, ok := sub.keys[key].data.(string); ok && suffix == "_file" {
+			secrets[key] = agents.NewSecret(text)
+		}
+	}
+	for key := range sub.settled {
+		t.settled[sub.inner+key] = true
+	}
+	f.val.Set(reflect.ValueOf(secrets))
+}
+
+// secretName takes the suffix off a key, if it has one.
+func secretName(key string) (name, suffix string) {
+	for _, suffix := range variants[1:] {
+		if name, ok := strings.CutSuffix(key, suffix); ok && name != "" {
+			return name, suffix
+		}
+	}
+	return key, ""
 }
 
 // fetch gets the bytes of a secret. The message never holds any of them.

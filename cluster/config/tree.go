@@ -17,6 +17,7 @@ type value struct {
 type table struct {
 	line  int
 	label string // how problems name it: `node "alpha"`; empty for the file's top
+	inner string // "options." for a table that is the value of the key options
 	keys  map[string]*value
 	// settled are keys about which nothing more needs saying: a problem with them was
 	// reported already, and what follows from it would only hide the cause.
@@ -67,6 +68,7 @@ func (t *table) key(k string) string {
 	if strings.Trim(k, nameAlphabet+"ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		k = strconv.Quote(k)
 	}
+	k = t.inner + k
 	if t.label == "" || k == "" {
 		return t.label + k
 	}
