@@ -19,6 +19,8 @@ var (
 	ErrCalledOff = errors.New("called off")
 	// ErrNoGate: the order came without a gate, so no command may go out.
 	ErrNoGate = errors.New("order has no gate")
+	// ErrContradiction: a device that sees the machine itself says that it runs.
+	ErrContradiction = errors.New("devices contradict each other")
 )
 
 // What ends the work on one device.
@@ -42,6 +44,8 @@ type Failure struct {
 	// ErrCalledOff, ErrNoGate, or what ended its context. Nil when levels failed by themselves.
 	Cause  error
 	Levels []LevelFailure
+	// Devices are the results of all devices that were used.
+	Devices []DeviceResult
 }
 
 // LevelFailure tells why one level did not do.

@@ -4,11 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync"
 	"time"
-
-	"github.com/hamgr/hamgr/agents"
 )
 
 // Fencer carries out fencing operations. One Fencer serves a whole process, since it
@@ -54,6 +51,9 @@ func (f *Fencer) Off(ctx context.Context, o Order) (Proof, error) {
 	}
 	var failed []LevelFailure
 	for level := 1; level <= len(o.Levels) && ctx.Err() == nil; level++ {
+		if o.Level != 0 && level != o.Level {
+			continue
+		}
 		plugs, failure := op.level(ctx, level)
 		if failure == nil {
 			return op.proof(level, plugs, time.Since(begun))
@@ -79,66 +79,14 @@ func (f *Fencer) On(ctx context.Context, o Order) error {
 	}
 	var failed []LevelFailure
 	for level := len(o.Levels); level > 0 && ctx.Err() == nil; level-- {
+		if o.Level != 0 && level != o.Level {
+			continue
+		}
 		if _, failure := op.level(ctx, level); failure != nil {
 			failed = append(failed, *failure)
 		}
 	}
 	return op.finish(context.Cause(ctx), failed)
-}
-
-// Status reads every plug of every level, all devices at once and each within its
-// own timeout, and changes nothing. It gives way to an order for the same device.
-// The answers are in the order of the levels; what could not be read says why.
-func (f *Fencer) Status(ctx context.Context, t Target) []PlugStatus {
-	var (
-		wg      sync.WaitGroup
-		answers [][]PlugStatus
-	)
-	for i, devices := range t.Levels {
-		for _, d := range devices {
-			answer := make([]PlugStatus, len(d.Plugs))
-			for j, plug := range d.Plugs {
-				answer[j] = PlugStatus{Level: i + 1, Device: d.Name, Agent: d.Agent, Plug: plug}
-			}
-			answers = append(answers, answer)
-			wg.Go(func() { f.read(ctx, d, answer) })
-		}
-	}
-	wg.Wait()
-	var all []PlugStatus
-	for _, answer := range answers {
-		all = append(all, answer...)
-	}
-	return all
-}
-
-// read fills in the state of each plug of one device.
-func (f *Fencer) read(ctx context.Context, d Device, plugs []PlugStatus) {
-	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, errOutOfTime)
-	defer cancel()
-	ctx, yield := context.WithCancelCause(ctx)
-	defer yield(nil)
-	begun := time.Now()
-	s, err := f.open(ctx, d, false, yield)
-	if err == nil {
-		defer s.end()
-	}
-	for i := range plugs {
-		var r agents.Reading
-		if err == nil {
-			r, err = s.status(ctx, plugs[i].Plug)
-		}
-		if err != nil {
-			plugs[i].Error = err.Error()
-		} else {
-			plugs[i].State, plugs[i].Detail = r.State, r.Detail
-		}
-		plugs[i].Took = time.Since(begun)
-		if err != nil && s != nil && s.left == nil && ctx.Err() == nil {
-			err = nil // this plug's trouble is not the next one's
-		}
-		begun = time.Now()
-	}
 }
 
 // Wait waits until every handle is closed and every call that was left behind has
@@ -161,23 +109,6 @@ func (f *Fencer) Wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for fence devices: %w", context.Cause(ctx))
 	}
-}
-
-// Budget is the longest time that an Off through these levels takes: for each level
-// the longest of its devices' timeouts. It stops at the largest duration.
-func Budget(levels [][]Device) time.Duration {
-	var sum time.Duration
-	for _, devices := range levels {
-		var longest time.Duration
-		for _, d := range devices {
-			longest = max(longest, d.Timeout)
-		}
-		if sum > math.MaxInt64-longest {
-			return math.MaxInt64
-		}
-		sum += longest
-	}
-	return sum
 }
 
 // start runs fn in a goroutine that Wait waits for.

@@ -21,14 +21,20 @@ type Device struct {
 	Timeout time.Duration
 	// Settle is how long off must last: the time between the two reads that prove it.
 	Settle time.Duration
-	Open   func() (agents.Agent, error)
+	// Sees says whose power the device reads: the machine's own, or that of a feed.
+	Sees agents.Sees
+	// AnyIdentity is the operator's exception: the device may name another machine than
+	// the target's.
+	AnyIdentity bool
+	Open        func() (agents.Agent, error)
 }
 
 // Target is the node to be fenced.
 type Target struct {
-	Node   string
-	Boot   string     // the boot that the verdict names; empty if it was never known
-	Levels [][]Device // tried in order; all devices of a level must succeed
+	Node    string
+	Boot    string     // the boot that the verdict names; empty if it was never known
+	Machine Machine    // what it announced of itself; a device that names another one is refused
+	Levels  [][]Device // tried in order; all devices of a level must succeed
 }
 
 // Order is one fencing operation.
@@ -37,6 +43,8 @@ type Order struct {
 	// Op is the operation's number, its index in the replicated log. An operation
 	// older than the newest seen for the target is refused (ErrStale).
 	Op uint64
+	// Level, from 1, is the only level to be used, as in a rehearsal; 0 is all of them in order.
+	Level int
 	// Gate is asked immediately before each off or on command goes out; an error means that
 	// the order no longer stands, and ends the operation. Reads need no gate. It is asked for
 	// several devices at once, and an order without a gate is refused (ErrNoGate).
@@ -56,50 +64,4 @@ type Step struct {
 	Detail string
 	Err    error
 	Took   time.Duration
-}
-
-// PlugProof is the evidence of one plug.
-type PlugProof struct {
-	Device string `json:"device"`
-	Plug   string `json:"plug,omitempty"`
-	Detail string `json:"detail"`  // the device's own word for off
-	WasOff bool   `json:"was_off"` // off before any command of this operation
-	// OffSince is when it was first read off, of the reads that prove it. It has a
-	// monotonic reading, and stays in this process.
-	OffSince time.Time `json:"-"`
-}
-
-// Proof says that a target's power was read back off at every feed, twice, with
-// the settle time between. Only Fencer.Off makes one.
-type Proof struct {
-	Node  string        `json:"node"`
-	Boot  string        `json:"boot"`
-	Op    uint64        `json:"op"`
-	Level int           `json:"level"` // from 1
-	Plugs []PlugProof   `json:"plugs"`
-	Took  time.Duration `json:"took_ns"`
-}
-
-// OffSince is when the last of the plugs was first read off: what is heard of the target
-// after that contradicts the proof.
-func (p Proof) OffSince() time.Time {
-	var latest time.Time
-	for _, plug := range p.Plugs {
-		if plug.OffSince.After(latest) {
-			latest = plug.OffSince
-		}
-	}
-	return latest
-}
-
-// PlugStatus is one device's answer about one plug, for operators.
-type PlugStatus struct {
-	Level  int               `json:"level"`
-	Device string            `json:"device"`
-	Agent  string            `json:"agent"`
-	Plug   string            `json:"plug,omitempty"`
-	State  agents.PowerState `json:"state"`
-	Detail string            `json:"detail,omitempty"`
-	Error  string            `json:"error,omitempty"`
-	Took   time.Duration     `json:"took_ns"`
 }

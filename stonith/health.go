@@ -1,0 +1,94 @@
+package stonith
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
+)
+
+// Health is what a check found of one plug.
+type Health struct {
+	Level    int               `json:"level"` // from 1
+	Device   string            `json:"device"`
+	Agent    string            `json:"agent"`
+	Plug     string            `json:"plug,omitempty"`
+	State    agents.PowerState `json:"state"`
+	Detail   string            `json:"detail,omitempty"`
+	Trouble  agents.Trouble    `json:"trouble,omitempty"`
+	Error    string            `json:"error,omitempty"`
+	Identity agents.Identity   `json:"identity,omitzero"` // of the machine behind the plug, where it was asked for
+	// GaveWay: a fencing order came first, so nothing was learned.
+	GaveWay bool  `json:"gave_way,omitempty"`
+	TookMS  int64 `json:"took_ms"`
+}
+
+// Healthy reports whether the plug could be used to fence, as far as reading tells.
+func (h Health) Healthy() bool {
+	return h.Trouble == agents.NoTrouble && !h.GaveWay && h.State != agents.Unknown
+}
+
+// Check reads everything that can be read of every plug of every level, and changes nothing:
+// its state, whether it may be switched, and whom it powers. All devices are asked at once, each
+// within its own timeout; all of it gives way to orders. The answers are in the order of
+// the levels.
+func (f *Fencer) Check(ctx context.Context, t Target) []Health {
+	var (
+		wg      sync.WaitGroup
+		answers [][]Health
+	)
+	for i, devices := range t.Levels {
+		for _, d := range devices {
+			answer := make([]Health, len(d.Plugs))
+			for j, plug := range d.Plugs {
+				answer[j] = Health{Level: i + 1, Device: d.Name, Agent: d.Agent, Plug: plug}
+			}
+			answers = append(answers, answer)
+			wg.Go(func() { f.check(ctx, d, t.Machine, answer) })
+		}
+	}
+	wg.Wait()
+	var all []Health
+	for _, answer := range answers {
+		all = append(all, answer...)
+	}
+	return all
+}
+
+// check examines each plug of one device.
+func (f *Fencer) check(ctx context.Context, d Device, m Machine, plugs []Health) {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Timeout, errOutOfTime)
+	defer cancel()
+	ctx, yield := context.WithCancelCause(ctx)
+	defer yield(nil)
+	s, lost := f.open(ctx, d, false, yield)
+	if lost == nil {
+		defer s.end()
+	}
+	for i := range plugs {
+		begun, h, err := time.Now(), &plugs[i], lost
+		if err == nil {
+			err = s.examine(ctx, m, h)
+		}
+		h.TookMS = time.Since(begun).Milliseconds()
+		if err != nil {
+			h.Trouble, h.Error, h.GaveWay = agents.TroubleOf(err), err.Error(), errors.Is(err, errGaveWay)
+		}
+	}
+}
+
+// examine fills in what one plug's device tells.
+func (s *session) examine(ctx context.Context, m Machine, h *Health) error {
+	r, err := s.status(ctx, h.Plug)
+	if err != nil {
+		return fmt.Errorf("power status: %w", err)
+	}
+	h.State, h.Detail = r.State, r.Detail
+	if r.State == agents.Unknown {
+		return fmt.Errorf("says neither on nor off (%s)", r.Detail)
+	}
+	return nil
+}

@@ -1,0 +1,6 @@
+package stonith
+
+import "time"
+
+// opinionTime bounds the second opinion of all other devices together.
+const opinionTime = time.Second
