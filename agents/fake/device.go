@@ -6,7 +6,6 @@ package fake
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -17,11 +16,20 @@ import (
 // The errors of a device that is told to fail.
 var (
 	ErrDevice   = errors.New("device answered with an error")
-	ErrLogin    = fmt.Errorf("login refused: %w", agents.ErrCredentials)
-	ErrSessions = fmt.Errorf("no free session: %w", agents.ErrBusy)
-	ErrPlug     = fmt.Errorf("no such plug: %w", agents.ErrPlug)
+	ErrLogin    = error(kindOf{"login refused", agents.ErrCredentials})
+	ErrSessions = error(kindOf{"no free session", agents.ErrBusy})
+	ErrPlug     = error(kindOf{"no such plug", agents.ErrPlug})
 	ErrClosed   = errors.New("handle is closed")
 )
+
+// kindOf is an error with a text of its own and one of the agents' kinds.
+type kindOf struct {
+	text string
+	kind error
+}
+
+func (e kindOf) Error() string { return e.text }
+func (e kindOf) Unwrap() error { return e.kind }
 
 // Device is one fake fence device with its plugs, all on at first. It may be used by
 // several goroutines, and by several handles at once.
