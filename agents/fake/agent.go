@@ -16,7 +16,8 @@ import (
 // Options are the keys of a fake device in hamgr.toml. The behavior given here is
 // set when the first handle is opened, unless it is all zero: then the device keeps its own.
 type Options struct {
-	Device string `toml:"device" doc:"which of the process's fake devices this is"`
+	Device  string `toml:"device" doc:"which of the process's fake devices this is"`
+	Machine bool   `toml:"machine" doc:"the device sees the machine itself, as a BMC does, and not a feed"`
 	Behavior
 
 	devices map[string]*Device
@@ -32,7 +33,18 @@ func Kind(devices map[string]*Device) agents.Kind {
 	}
 }
 
-var _ agents.Options = (*Options)(nil)
+var (
+	_ agents.Options  = (*Options)(nil)
+	_ agents.Observer = (*Options)(nil)
+)
+
+// Sees says what the device is told to be.
+func (o *Options) Sees() agents.Sees {
+	if o.Machine {
+		return agents.SeesMachine
+	}
+	return agents.SeesFeed
+}
 
 // Validate refuses unknown devices and words.
 func (o *Options) Validate() error {
@@ -73,7 +85,11 @@ type handle struct {
 	closed  bool // guarded by device.mu
 }
 
-var _ agents.Agent = (*handle)(nil)
+var (
+	_ agents.Agent      = (*handle)(nil)
+	_ agents.Identifier = (*handle)(nil)
+	_ agents.Checker    = (*handle)(nil)
+)
 
 // Open makes a handle. Its session begins with its first call.
 func (d *Device) Open() (agents.Agent, error) {
@@ -96,6 +112,24 @@ func (h *handle) Status(ctx context.Context, plug string) (agents.Reading, error
 	return h.call(ctx, "status", plug, func(b *Behavior) (agents.Reading, error) {
 		return b.reading(h.device.plugs[plug].state)
 	})
+}
+
+func (h *handle) Identity(ctx context.Context, plug string) (id agents.Identity, err error) {
+	_, err = h.call(ctx, "identity", plug, func(b *Behavior) (agents.Reading, error) {
+		if b.Identity == "error" {
+			return agents.Reading{}, ErrDevice
+		}
+		id = agents.Identity{UUID: b.UUID, Serial: b.Serial, Name: b.Outlet}
+		return agents.Reading{}, nil
+	})
+	return id, err
+}
+
+func (h *handle) Check(ctx context.Context, plug string) error {
+	_, err := h.call(ctx, "check", plug, func(b *Behavior) (agents.Reading, error) {
+		return agents.Reading{}, b.rights()
+	})
+	return err
 }
 
 func (h *handle) Off(ctx context.Context, plug string) error {
@@ -220,5 +254,6 @@ func wait(ctx context.Context, b Behavior, stall bool, released <-chan struct{})
 
 func (b Behavior) zero() bool {
 	return b.Answer == 0 && b.Lag == 0 && b.Rebound == 0 && b.Rebounds == 0 && b.Command == "" && b.Status == "" &&
-		len(b.Reads) == 0 && len(b.Stall) == 0 && !b.Deaf && !b.Login && b.Sessions == 0
+		len(b.Reads) == 0 && len(b.Stall) == 0 && !b.Deaf && !b.Login && b.Sessions == 0 &&
+		b.UUID == "" && b.Serial == "" && b.Outlet == "" && b.Identity == "" && b.Check == ""
 }

@@ -15,7 +15,8 @@ import (
 func TestContract(t *testing.T) {
 	agenttest.Run(t, func(testing.TB) *agenttest.Peer {
 		d := fake.New("1")
-		d.Behave(fake.Behavior{Answer: time.Millisecond})
+		identity := agents.Identity{UUID: "6ad39b6a-1b52-4f28-86fc-e66df7d737e3", Serial: "SN1", Name: "outlet 1"}
+		d.Behave(fake.Behavior{Answer: time.Millisecond, UUID: identity.UUID, Serial: identity.Serial, Outlet: identity.Name})
 		behave := func(change func(*fake.Behavior)) func() {
 			return func() { b := d.Behavior(); change(&b); d.Behave(b) }
 		}
@@ -26,6 +27,7 @@ func TestContract(t *testing.T) {
 			}
 		}
 		return &agenttest.Peer{
+			Identity: &identity,
 			Device:   agenttest.Device{Plug: "1", Open: open(false)},
 			Power:    func() agents.PowerState { return d.Power("1") },
 			SetPower: func(s agents.PowerState) { d.SetPower("1", s) },
@@ -48,10 +50,9 @@ func TestContract(t *testing.T) {
 				"missing":      behave(func(b *fake.Behavior) { b.Status = "missing" }),
 				"error":        behave(func(b *fake.Behavior) { b.Status = "error" }),
 			},
-			Freeze: behave(func(b *fake.Behavior) { b.Stall = []string{"status", "off", "on", "close"} }),
+			Freeze: behave(func(b *fake.Behavior) { b.Stall = []string{"status", "off", "on", "close", "identity", "check"} }),
 			Thaw:   func() { behave(func(b *fake.Behavior) { b.Stall = nil })(); d.Release() },
 			Cannot: map[string]string{
-				"Identity":    "a fake device does not know whom it powers",
 				"Unreachable": "memory is always there",
 				"Stalled":     "memory has no address at which something else could be",
 				"Restart":     "memory does not restart",

@@ -69,7 +69,7 @@ type Change struct {
 type Call struct {
 	At     time.Time // when it came
 	Handle int       // from 1
-	Verb   string    // "open", "status", "off", "on", "close"
+	Verb   string    // "open", "status", "off", "on", "identity", "check", "close"
 	Plug   string
 	State  agents.PowerState // what a status answered
 	Err    error
