@@ -25,7 +25,7 @@ func place(s *state.State, v View, g *state.Group, load map[string]int) (node, r
 		if n.Role != state.Member {
 			continue
 		}
-		if obstacle := cannotTake(v, g, n); obstacle != "" {
+		if obstacle := cannotTake(s, v, g, n); obstacle != "" {
 			why = append(why, name+" "+obstacle)
 			continue
 		}
@@ -43,12 +43,17 @@ func place(s *state.State, v View, g *state.Group, load map[string]int) (node, r
 }
 
 // cannotTake says what keeps a member from taking the group; empty if nothing does.
-func cannotTake(v View, g *state.Group, n *state.Node) string {
+func cannotTake(s *state.State, v View, g *state.Group, n *state.Node) string {
 	live := v.Nodes[n.Name]
 	f, failed := g.Failures[n.Name]
+	_, quarantine := Quarantine(n, Now(s, v), v.Policy)
 	switch {
+	case quarantine != "":
+		return "is " + quarantine
 	case n.Op != 0 || n.Unclean != "":
 		return "is being fenced"
+	case n.Standby:
+		return "is in standby"
 	case !n.Up && n.Left:
 		return "has left"
 	case !n.Up && n.Boot == "":
@@ -89,7 +94,7 @@ func worthWaiting(s *state.State, v View, g *state.Group, best string) string {
 	}
 	for _, name := range s.NodeNames() {
 		n := s.Nodes[name]
-		if n.Role == state.Member && n.Boot == "" && (rank(g, name) < rank(g, best) || len(g.Prefer) == 0) {
+		if n.Role == state.Member && n.Boot == "" && !n.Standby && (rank(g, name) < rank(g, best) || len(g.Prefer) == 0) {
 			return name
 		}
 	}
@@ -106,6 +111,8 @@ func previous(g *state.Group) string {
 		return fmt.Sprintf(": %s was read back off (operation %d)", p.Node, p.Op)
 	case state.NewBoot:
 		return fmt.Sprintf(": %s came back with a new boot", p.Node)
+	case state.OperatorWord:
+		return fmt.Sprintf(": %s is down by an operator's word (operation %d)", p.Node, p.Op)
 	default:
 		return fmt.Sprintf(": %s stopped it cleanly", p.Node)
 	}

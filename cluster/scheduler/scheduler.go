@@ -12,30 +12,6 @@ import (
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-// Liveness is what the coordinator observes of a node at this moment.
-type Liveness struct {
-	// Reachable says that the node answers and may be given work.
-	Reachable bool
-	// Boot is the boot that it answers in; empty if it does not.
-	Boot string
-	// Gone says, in words, why the node counts as failed; empty while it does not.
-	Gone string
-}
-
-// View is what the coordinator observes, besides the replicated state.
-type View struct {
-	Self  string // the coordinator
-	Nodes map[string]Liveness
-	// Busy names the operations that this coordinator executes right now, or that
-	// wait for their next attempt.
-	Busy map[uint64]bool
-	// Settled says that nodes which start together with the cluster have had
-	// the time to join: the first placement waits for better nodes until then.
-	Settled bool
-	// FenceAction is what is ordered against a failed node: FenceReboot or FenceOff.
-	FenceAction state.FenceAction
-}
-
 // Action is one thing that is due. Exactly one of Commit, Execute and HandOver is set.
 type Action struct {
 	Reason string
@@ -64,6 +40,9 @@ func Plan(s *state.State, v View) []Action {
 		if a, ok := planGroup(s, v, s.Groups[name], load); ok {
 			plan = append(plan, a)
 		}
+	}
+	if !slices.ContainsFunc(plan, func(a Action) bool { return a.Commit != nil }) { // every commit carries the clock on
+		plan = append(plan, planTick(s, v)...)
 	}
 	return handOverLast(plan)
 }
@@ -106,15 +85,10 @@ func needsFencing(s *state.State, v View, n *state.Node) string {
 }
 
 func planOperation(s *state.State, v View, n *state.Node, o *state.Operation) []Action {
-	live := v.Nodes[n.Name]
-	if o.Phase == state.Ordered && !o.Lasting && live.Gone == "" {
-		if !live.Reachable || live.Boot != o.Boot {
-			return nil // heard, but not well: neither reason to shoot nor to trust it again
-		}
-		reason := fmt.Sprintf("%s answers again in the same boot, before any command", n.Name)
+	if reason := ended(s, v, o); reason != "" {
 		return []Action{{Reason: reason, Commit: &state.Command{CallOff: &state.CallOff{Op: o.ID, Reason: reason}}}}
 	}
-	if v.Busy[o.ID] || Obstacle(s, v, o) != "" {
+	if unsure(v, o) || v.Busy[o.ID] || Obstacle(s, v, o) != "" || leftOff(s, v, n, o) != "" {
 		return nil
 	}
 	if o.Node == v.Self && o.Phase != state.ProvenOff {
@@ -123,15 +97,49 @@ func planOperation(s *state.State, v View, n *state.Node, o *state.Operation) []
 		}
 		return []Action{{Reason: fmt.Sprintf("operation %d is against this node", o.ID), HandOver: true}}
 	}
-	if o.Phase == state.Ordered || o.Executor != v.Self {
+	who := executor(s, v, o)
+	if who == "" {
+		return nil
+	}
+	if o.Phase == state.Ordered || o.Executor != who {
 		reason := fmt.Sprintf("operation %d (%s of %s) is due: %s", o.ID, o.Action, o.Node, o.Reason)
-		return []Action{{Reason: reason, Commit: &state.Command{Shoot: &state.Shoot{Op: o.ID, Executor: v.Self}}}}
+		return []Action{{Reason: reason, Commit: &state.Command{Shoot: &state.Shoot{Op: o.ID, Executor: who}}}}
 	}
 	reason := fmt.Sprintf("operation %d is to prove %s off", o.ID, o.Node)
-	if o.Phase == state.ProvenOff || o.Action == state.FenceOn {
+	if o.PowersOn() {
 		reason = fmt.Sprintf("operation %d is to power %s on", o.ID, o.Node)
 	}
 	return []Action{{Reason: reason, Execute: o}}
+}
+
+// ended says why an operation of which no command has gone out is called off: its target is well again, or,
+// for a rehearsal, is no longer the healthy and empty node that it is for.
+func ended(s *state.State, v View, o *state.Operation) string {
+	live := v.Nodes[o.Node]
+	switch {
+	case o.Phase != state.Ordered:
+		return ""
+	case o.Action == state.FenceRehearse:
+		if live.Gone != "" {
+			return fmt.Sprintf("no rehearsal: %s failed before any command: %s", o.Node, live.Gone)
+		}
+		if held := s.Holds(o.Node); len(held) > 0 {
+			return fmt.Sprintf("no rehearsal: %s may hold %s", o.Node, strings.Join(held, ", "))
+		}
+	case !o.Lasting && live.Gone == "" && live.Reachable && live.Boot == o.Boot:
+		return fmt.Sprintf("%s answers again in the same boot, before any command", o.Node)
+	}
+	return ""
+}
+
+// unsure reports whether the target is heard, but not well, before any command: neither reason to
+// shoot it nor to trust it again.
+func unsure(v View, o *state.Operation) bool {
+	if o.Phase != state.Ordered || o.Lasting && o.Action != state.FenceRehearse {
+		return false
+	}
+	live := v.Nodes[o.Node]
+	return live.Gone == "" && (!live.Reachable || live.Boot != o.Boot)
 }
 
 // working reports whether this coordinator is at an operation that has not failed so far: it
@@ -148,7 +156,15 @@ func working(s *state.State, v View) bool {
 // Obstacle says why an open operation must not cut power now; empty if nothing is in the
 // way, or if it is not about to.
 func Obstacle(s *state.State, v View, o *state.Operation) string {
-	if o.Phase == state.ProvenOff || o.Action == state.FenceOn {
+	if why := needed(s, v, o); why != "" {
+		return why
+	}
+	return Brake(s, v, o)
+}
+
+// needed is what is in the way besides the storm brake.
+func needed(s *state.State, v View, o *state.Operation) string {
+	if o.PowersOn() {
 		return ""
 	}
 	if live := v.Nodes[o.Node]; live.Reachable && live.Boot != o.Boot {
@@ -182,10 +198,10 @@ func Majority(s *state.State, v View, without string, op uint64) string {
 
 func planGroup(s *state.State, v View, g *state.Group, load map[string]int) (Action, bool) {
 	if gr := g.Grant; gr != nil {
-		if !g.Removed || gr.Phase == state.Stopping {
+		reason := unwanted(s, g)
+		if reason == "" || gr.Phase == state.Stopping {
 			return Action{}, false
 		}
-		reason := "the group is no longer configured"
 		return Action{Reason: reason, Commit: &state.Command{Stop: &state.StopGroup{Group: g.Name, Token: gr.Token, Reason: reason}}}, true
 	}
 	node, reason := place(s, v, g, load)
@@ -196,4 +212,15 @@ func planGroup(s *state.State, v View, g *state.Group, load map[string]int) (Act
 	return Action{Reason: reason, Commit: &state.Command{Grant: &state.GrantGroup{
 		Group: g.Name, Node: node, Boot: s.Nodes[node].Boot, Reason: reason,
 	}}}, true
+}
+
+// unwanted says why a group is to end where it is held; empty if it is to stay.
+func unwanted(s *state.State, g *state.Group) string {
+	switch n := s.Nodes[g.Grant.Node]; {
+	case g.Removed:
+		return "the group is no longer configured"
+	case n != nil && n.Standby:
+		return n.Name + " is in standby"
+	}
+	return ""
 }

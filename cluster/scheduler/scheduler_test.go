@@ -184,7 +184,7 @@ func (sc *scenario) apply(word string, w []string) error {
 	case "missed":
 		c.ShotFailed = &state.ShotFailed{Op: sc.op(w[0]), Executor: sc.s.Operations[sc.op(w[0])].Executor, Error: "no answer"}
 	case "proven":
-		c.ShotProven = &state.ShotProven{Op: sc.op(w[0]), Evidence: []string{"read off twice"}}
+		c.ShotProven = &state.ShotProven{Op: sc.op(w[0]), Executor: sc.s.Operations[sc.op(w[0])].Executor, Evidence: []string{"read off twice"}}
 	case "on":
 		c.PoweredOn = &state.PoweredOn{Op: sc.op(w[0])}
 	case "started":

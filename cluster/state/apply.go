@@ -6,15 +6,15 @@ import (
 )
 
 // Result is what a command did. Err is deterministic: it is the same on every node, and
-// the state is then unchanged but for Applied.
+// the state is then unchanged but for Applied and Clock.
 type Result struct {
 	Token uint64 // of the grant that was made
-	Op    uint64 // of the operation that was opened or that is in the way
+	Op    uint64 // of the operation that was opened or taken over, or that is in the way
 	Err   error
 }
 
-// keepOperations is how many closed operations are remembered.
-const keepOperations = 64
+// maxElapsed bounds what one command adds to the clock: 24 hours.
+const maxElapsed = 24 * 60 * 60 * 1000
 
 // keepBoots is how many ended boots of a node are remembered.
 const keepBoots = 16
@@ -23,11 +23,12 @@ const keepBoots = 16
 func Apply(old *State, index uint64, c Command) (*State, Result) {
 	next := *old
 	next.Applied = index
+	next.Clock += min(max(c.Elapsed, 0), maxElapsed)
 	t := &step{State: &next, index: index, at: c.At}
 	res := t.run(c)
 	if res.Err != nil {
 		unchanged := *old
-		unchanged.Applied = index
+		unchanged.Applied, unchanged.Clock = index, next.Clock // time passes for a refused command too
 		return &unchanged, res
 	}
 	return &next, res
@@ -76,6 +77,12 @@ func (t *step) run(c Command) Result {
 		return Result{Err: t.stopFailed(c.StopFailed)}
 	case c.Clear != nil:
 		return Result{Err: t.clear(c.Clear)}
+	case c.Tick != nil:
+		return Result{}
+	case c.Standby != nil:
+		return Result{Err: t.standby(c.Standby)}
+	case c.Confirm != nil:
+		return t.confirm(c.Confirm)
 	}
 	return Result{Err: fmt.Errorf("command without content: %w", ErrUnknown)}
 }

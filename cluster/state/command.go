@@ -13,6 +13,10 @@ const Version = 1
 type Command struct {
 	Version int   `json:"v"`
 	At      int64 `json:"at,omitempty"` // proposer's wall clock, Unix milliseconds, for display only
+	// Elapsed is the monotonic milliseconds since the proposer, in its present term as coordinator, proposed its last
+	// command, or since the term began. A proposal counts whether or not it came through: one that was
+	// given up may be committed later, and no time may be counted twice.
+	Elapsed int64 `json:"elapsed,omitempty"`
 
 	Configure  *Configure  `json:"configure,omitempty"`
 	Join       *Join       `json:"join,omitempty"`
@@ -30,6 +34,9 @@ type Command struct {
 	Failed     *Report     `json:"failed,omitempty"`
 	StopFailed *Report     `json:"stop_failed,omitempty"`
 	Clear      *Clear      `json:"clear,omitempty"`
+	Tick       *Tick       `json:"tick,omitempty"`
+	Standby    *Standby    `json:"standby,omitempty"`
+	Confirm    *Confirm    `json:"confirm,omitempty"`
 }
 
 // Configure makes the configuration file's nodes and groups the cluster's.
@@ -60,6 +67,8 @@ type Join struct {
 	// Session names this run of the node's daemon.
 	Session string            `json:"session,omitempty"`
 	Found   map[string]string `json:"found,omitempty"`
+	// Machine is what the node runs on; empty if it cannot tell.
+	Machine Machine `json:"machine,omitzero"`
 }
 
 // Leave says that a node that holds nothing goes away on purpose.
@@ -68,13 +77,15 @@ type Leave struct {
 	Boot string `json:"boot"`
 }
 
-// Order opens a fencing operation against a node in one boot.
+// Order opens a fencing operation against a node in one boot. Where the cluster's own operation is under way
+// and nothing is proven yet, an operator's order takes it over.
 type Order struct {
 	Node   string      `json:"node"`
 	Boot   string      `json:"boot"`
 	Action FenceAction `json:"action"`
 	Reason string      `json:"reason"`
 	By     string      `json:"by"`
+	Level  int         `json:"level,omitempty"` // for FenceRehearse: the level to prove; 0 is all in order
 }
 
 // CallOff ends an operation of which no command has gone out.
@@ -89,18 +100,23 @@ type Shoot struct {
 	Executor string `json:"executor"`
 }
 
-// ShotFailed says that an attempt brought no proof. The operation stays open.
+// ShotFailed says that an attempt brought no proof. The operation stays open; a rehearsal goes on to switch
+// its node on again.
 type ShotFailed struct {
-	Op       uint64 `json:"op"`
-	Executor string `json:"executor"`
-	Error    string `json:"error"`
+	Op       uint64         `json:"op"`
+	Executor string         `json:"executor"`
+	Error    string         `json:"error"`
+	Devices  []DeviceResult `json:"devices,omitempty"`
+	Opinions []string       `json:"opinions,omitempty"`
 }
 
 // ShotProven says that every feed of the target was read back off.
 type ShotProven struct {
-	Op       uint64   `json:"op"`
-	Executor string   `json:"executor"`
-	Evidence []string `json:"evidence"`
+	Op       uint64         `json:"op"`
+	Executor string         `json:"executor"`
+	Evidence []string       `json:"evidence"`
+	Devices  []DeviceResult `json:"devices,omitempty"`
+	Opinions []string       `json:"opinions,omitempty"`
 }
 
 // PoweredOn ends an operation that was to switch the node on.
@@ -139,6 +155,28 @@ type Report struct {
 type Clear struct {
 	Group string `json:"group"`
 	Node  string `json:"node,omitempty"`
+}
+
+// Tick only carries the clock on.
+type Tick struct{}
+
+// Standby says whether a member may hold groups.
+type Standby struct {
+	Node string `json:"node"`
+	On   bool   `json:"on"`
+	By   string `json:"by"`
+}
+
+// Confirm is an operator's word that a node is down in one boot. It proves what a read-back would, and is
+// remembered as what it is.
+type Confirm struct {
+	Node   string `json:"node"`
+	Boot   string `json:"boot"`
+	By     string `json:"by"`
+	Reason string `json:"reason"`
+	// Force says that the operator insisted, against what still spoke for the node's being alive.
+	Force    bool     `json:"force,omitempty"`
+	Evidence []string `json:"evidence,omitempty"` // what was known at that time, one line each
 }
 
 // Encode gives the command's bytes for the log.

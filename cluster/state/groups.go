@@ -39,6 +39,8 @@ func (t *step) mayGrant(g *Group, c *GrantGroup) error {
 		return fmt.Errorf("not in the cluster in boot %q: %w", c.Boot, ErrSuperseded)
 	case n.Unclean != "" || n.Op != 0:
 		return fmt.Errorf("it is being fenced: %w", ErrConflict)
+	case n.Standby:
+		return fmt.Errorf("it is in standby: %w", ErrConflict)
 	}
 	return nil
 }

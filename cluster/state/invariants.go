@@ -134,6 +134,12 @@ func checkRelease(s *State, group string, was Grant, r *Release) error {
 			return fmt.Errorf("S3: %s: no operation %d that proves %s off in boot %s", group, p.Op, was.Node, was.Boot)
 		}
 		return nil
+	case OperatorWord:
+		o := s.Operations[p.Op]
+		if o == nil || o.Action != FenceConfirm || o.Node != was.Node || o.Boot != was.Boot {
+			return fmt.Errorf("S3: %s: no word of an operator (operation %d) that %s is down in boot %s", group, p.Op, was.Node, was.Boot)
+		}
+		return nil
 	case NewBoot:
 		if n := s.Nodes[was.Node]; n == nil || n.Boot == was.Boot {
 			return fmt.Errorf("S3: %s: %s has no newer boot than %s", group, was.Node, was.Boot)

@@ -49,6 +49,7 @@ func (t *step) configureNodes(nodes []ConfigNode) error {
 			return fmt.Errorf("configure: node %s cannot become a witness while it may hold %v: %w", c.Name, t.Holds(c.Name), ErrConflict)
 		}
 		n.Role = c.Role
+		n.Standby = n.Standby && n.Role == Member
 		t.setNode(n)
 	}
 	return nil
@@ -105,6 +106,9 @@ func (t *step) join(c *Join) error {
 		n.Boot = c.Boot
 	}
 	n.Up, n.Left, n.Session = true, false, c.Session
+	if c.Machine != (Machine{}) {
+		n.Machine = Machine{UUID: clip(c.Machine.UUID, maxText), Serial: clip(c.Machine.Serial, maxText)}
+	}
 	t.noteFound(c)
 	return nil
 }
@@ -173,6 +177,23 @@ func (t *step) leave(c *Leave) error {
 		return fmt.Errorf("leave of %s: it may still hold %v: %w", c.Node, held, ErrConflict)
 	}
 	n.Up, n.Left = false, true
+	return nil
+}
+
+// standby is an operator's word on whether the node may hold groups. What it holds now is the
+// scheduler's to stop.
+func (t *step) standby(c *Standby) error {
+	n, err := t.node(c.Node)
+	if err != nil {
+		return err
+	}
+	if n.Role != Member {
+		return fmt.Errorf("standby of %s: a %s holds no groups anyway: %w", c.Node, n.Role, ErrConflict)
+	}
+	if o := t.OpenOperation(c.Node); !c.On && o != nil && o.Action == FenceRehearse && o.CutsPower() {
+		return fmt.Errorf("end standby of %s: operation %d (%s, %s) is under way: %w", c.Node, o.ID, o.Action, o.Phase, ErrConflict)
+	}
+	n.Standby = c.On
 	return nil
 }
 

@@ -2,8 +2,9 @@
 //
 // It is pure: Apply takes a state, an index of the replicated log and a command, and
 // returns the next state. The same log gives the same state on every node. There is
-// no I/O, no clock and no randomness here; times in commands are carried along for
-// display and never compared.
+// no I/O, no clock and no randomness here; wall times in commands are carried along for
+// display and never compared. What depends on time (never who may write) goes by State.Clock,
+// which the commands themselves carry on.
 //
 // A State is immutable once it was returned: Apply shares what it did not
 // change, so a State may be read from any goroutine.
@@ -22,6 +23,9 @@ type State struct {
 	Applied   uint64 `json:"applied"`    // log index of the last command
 	LastToken uint64 `json:"last_token"` // the highest fencing token ever granted
 	LastOp    uint64 `json:"last_op"`    // the newest fencing operation
+	// Clock is the milliseconds of monotonic time that coordinators counted so far. It stands still while
+	// there is none, so that every window that is measured by it gets longer, never shorter.
+	Clock int64 `json:"clock,omitempty"`
 
 	Nodes      map[string]*Node      `json:"nodes"`
 	Groups     map[string]*Group     `json:"groups"`
@@ -58,6 +62,32 @@ type Node struct {
 	// Ended lists the last boots that are proven over, newest last. They never
 	// come back.
 	Ended []string `json:"ended,omitempty"`
+	// Machine is the hardware that the node says it runs on.
+	Machine Machine `json:"machine,omitzero"`
+	// Standby says that the node may hold no groups, by an operator's word.
+	Standby bool `json:"standby,omitempty"`
+	// Fenced tells when (State.Clock) the node was last proven off by the cluster's own operations, newest last.
+	// An operator who switches it on clears it.
+	Fenced []int64 `json:"fenced,omitempty"`
+	// Rehearsals tells, device by device, when it last switched this node off for a rehearsal.
+	Rehearsals map[string]Rehearsal `json:"rehearsals,omitempty"`
+}
+
+// Machine names a host's hardware as its firmware does (SMBIOS, System Information), for comparison
+// with whom a fence device says that it powers.
+type Machine struct {
+	UUID   string `json:"uuid,omitempty"`
+	Serial string `json:"serial,omitempty"`
+}
+
+// Rehearsal says that a device really switched its node off.
+type Rehearsal struct {
+	Op       uint64   `json:"op"`
+	Level    int      `json:"level"` // from 1
+	OffMS    int64    `json:"off_ms"`
+	At       int64    `json:"at,omitempty"` // Unix milliseconds, for display
+	Executor string   `json:"executor"`
+	Plugs    []string `json:"plugs,omitempty"`
 }
 
 // Group is a group of resources and who holds it.
@@ -106,9 +136,10 @@ type ProofKind string
 
 // The proofs that exist. There are no others.
 const (
-	CleanStop ProofKind = "clean_stop" // (a) the node reported a clean stop of that grant
-	PowerOff  ProofKind = "power_off"  // (b) every feed was read back off
-	NewBoot   ProofKind = "new_boot"   // (c) the node came back with a new kernel
+	CleanStop    ProofKind = "clean_stop"    // (a) the node reported a clean stop of that grant
+	PowerOff     ProofKind = "power_off"     // (b) every feed was read back off
+	NewBoot      ProofKind = "new_boot"      // (c) the node came back with a new kernel
+	OperatorWord ProofKind = "operator_word" // (f) an operator confirmed by hand that it is down
 )
 
 // Proof is why a node is known to be unable to write.
@@ -116,7 +147,7 @@ type Proof struct {
 	Kind     ProofKind `json:"kind"`
 	Node     string    `json:"node"`
 	Boot     string    `json:"boot"`
-	Op       uint64    `json:"op,omitempty"`       // for PowerOff
+	Op       uint64    `json:"op,omitempty"`       // for PowerOff and OperatorWord
 	Evidence []string  `json:"evidence,omitempty"` // one line a plug
 }
 
@@ -127,58 +158,6 @@ type Failure struct {
 	Count    int    `json:"count"`
 	At       int64  `json:"at,omitempty"`
 }
-
-// FenceAction is what a fencing operation is to do.
-type FenceAction string
-
-// The actions.
-const (
-	FenceOff    FenceAction = "off"
-	FenceReboot FenceAction = "reboot" // off, proven; then on
-	FenceOn     FenceAction = "on"     // power on only; proves nothing
-)
-
-// OpPhase is how far a fencing operation came.
-type OpPhase string
-
-// The phases of an operation. From Shooting on a command may have gone out, and it is
-// carried through.
-const (
-	Ordered   OpPhase = "ordered"
-	Shooting  OpPhase = "shooting"
-	ProvenOff OpPhase = "proven_off" // power on is still due
-	Done      OpPhase = "done"
-	CalledOff OpPhase = "called_off" // the target came back before any command
-)
-
-// ByCluster is the author of the cluster's own operations; any other name is an
-// operator's.
-const ByCluster = "cluster"
-
-// Operation is one fencing operation. Its ID is its index in the log.
-type Operation struct {
-	ID     uint64      `json:"id"`
-	Node   string      `json:"node"`
-	Boot   string      `json:"boot"`
-	Action FenceAction `json:"action"`
-	Reason string      `json:"reason"`
-	By     string      `json:"by"`
-	Phase  OpPhase     `json:"phase"`
-	// Lasting says that the target's answering does not end the cause (a stop that
-	// failed), so that the operation is not called off by it.
-	Lasting  bool   `json:"lasting,omitempty"`
-	Executor string `json:"executor,omitempty"`
-	Attempts int    `json:"attempts"`
-	Failures int    `json:"failures"`
-	Error    string `json:"error,omitempty"` // of the last attempt that failed
-	Proof    *Proof `json:"proof,omitempty"`
-	Note     string `json:"note,omitempty"` // how it ended, where no proof says it
-	At       int64  `json:"at,omitempty"`
-	EndedAt  int64  `json:"ended_at,omitempty"`
-}
-
-// Open reports whether the operation still has something to do.
-func (o *Operation) Open() bool { return o.Phase != Done && o.Phase != CalledOff }
 
 // OpenOperation gives the node's open fencing operation, or nil.
 func (s *State) OpenOperation(node string) *Operation {

@@ -1,0 +1,77 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hamgr/hamgr/cluster/state"
+)
+
+// tickAfter is how much of the time that the cluster's clock has to count may be lost with a coordinator.
+const tickAfter = 10_000
+
+// planTick carries the clock on while anything is measured by it.
+func planTick(s *state.State, v View) []Action {
+	if v.Since < tickAfter || !measures(s, v) {
+		return nil
+	}
+	return []Action{{Reason: "the clock of the storm brake and the quarantine", Commit: &state.Command{Tick: &state.Tick{}}}}
+}
+
+// measures reports whether a window is open: time that is lost with a coordinator would make it longer.
+func measures(s *state.State, v View) bool {
+	if v.Policy.StormWindow > 0 && len(shotWithinWindow(s, v)) > 0 {
+		return true
+	}
+	for _, n := range s.Nodes {
+		if v.Policy.QuarantineWindow <= 0 || len(n.Fenced) == 0 {
+			continue
+		}
+		_, until := sentence(n.Fenced, v.Policy)
+		if Now(s, v) <= max(until, n.Fenced[len(n.Fenced)-1])+v.Policy.QuarantineWindow {
+			return true
+		}
+	}
+	return false
+}
+
+// Next is in how many ms the plan may change by the clock alone; 0 if it does not.
+func Next(s *state.State, v View) (ms int64) {
+	sooner := func(in int64) {
+		if in > 0 && (ms == 0 || in < ms) {
+			ms = in
+		}
+	}
+	if measures(s, v) {
+		sooner(max(1, tickAfter-v.Since))
+	}
+	for _, o := range s.Operations {
+		_, in := brake(s, v, o)
+		sooner(in)
+	}
+	now := Now(s, v)
+	for _, n := range s.Nodes {
+		until, _ := Quarantine(n, now, v.Policy)
+		sooner(until - now)
+	}
+	return ms
+}
+
+// spell gives a time in words, rounded up to seconds.
+func spell(ms int64) string {
+	left := (ms + 999) / 1000
+	var b strings.Builder
+	for _, unit := range []struct {
+		name    string
+		seconds int64
+	}{{"h", 3600}, {"m", 60}, {"s", 1}} {
+		if n := left / unit.seconds; n > 0 {
+			fmt.Fprintf(&b, "%d%s", n, unit.name)
+			left %= unit.seconds
+		}
+	}
+	if b.Len() == 0 {
+		return "0s"
+	}
+	return b.String()
+}
