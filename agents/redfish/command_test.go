@@ -38,7 +38,7 @@ func TestOffAgainstFaults(t *testing.T) {
 		"hesitates":                 {mode(func(m *redfishsim.Mode) { m.Hesitate = time.Hour }), fate{nil, false, agents.On}},
 		"PoweringOff for long":      {mode(func(m *redfishsim.Mode) { m.PoweringOff = time.Hour }), fate{nil, false, agents.Unknown}},
 		"refuses with 400":          {fault(redfishsim.Answer(400, "Base.1.8.ActionParameterNotSupported")), fate{ErrRefused, false, agents.On}},
-		"refuses with 403":          {mode(func(m *redfishsim.Mode) { m.ReadOnly = true }), fate{ErrPrivilege, false, agents.On}},
+		"refuses with 403":          {mode(func(m *redfishsim.Mode) { m.Role = redfishsim.RoleReadOnly }), fate{ErrPrivilege, false, agents.On}},
 		"refuses with 409":          {fault(redfishsim.Answer(409, "Base.1.8.ResourceInUse")), fate{ErrRefused, false, agents.On}},
 		"refuses with 500":          {fault(redfishsim.Answer(500, "Base.1.8.InternalError")), fate{ErrRefused, false, agents.On}},
 		"500, but obeys":            {fault(redfishsim.Obeying(redfishsim.Answer(500, "Base.1.8.InternalError"))), fate{ErrRefused, true, agents.Off}},

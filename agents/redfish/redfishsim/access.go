@@ -109,6 +109,10 @@ func (b *BMC) logIn(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, "Base.1.8.MalformedJSON")
 		return
 	}
+	if user, pw, ok := r.BasicAuth(); b.behaviour().LoginByBasic && (!ok || !b.credentials(user, pw)) {
+		refuse(w, http.StatusUnauthorized, "Base.1.8.NoValidSession")
+		return
+	}
 	if !b.credentials(body.UserName, body.Password) {
 		refuse(w, http.StatusUnauthorized, "Base.1.8.ResourceAtUriUnauthorized")
 		return
@@ -122,25 +126,59 @@ func (b *BMC) logIn(w http.ResponseWriter, r *http.Request) {
 	}
 	if len(b.sessions) >= limit {
 		b.mu.Unlock()
-		refuse(w, http.StatusServiceUnavailable, "Base.1.8.SessionLimitExceeded")
+		status := m.LimitAnswer
+		if status == 0 {
+			status = http.StatusServiceUnavailable
+		}
+		refuse(w, status, "Base.1.8.SessionLimitExceeded")
 		return
 	}
 	token, s := b.openSession()
 	b.mu.Unlock()
 
-	uri := sessionsPath + "/" + s.id
-	doc := map[string]any{"@odata.type": "#Session.v1_3_0.Session", "Id": s.id, "Name": "Session", "UserName": body.UserName}
-	if m.Location != NoneAtAll {
+	w.Header().Set("X-Auth-Token", token)
+	answerNew(w, http.StatusCreated, sessionsPath+"/"+s.id, m.Location, b.sessionDocument(s))
+}
+
+// answerNew answers with something that was made, named as location says.
+func answerNew(w http.ResponseWriter, status int, uri string, location Location, doc map[string]any) {
+	if location != NoneAtAll {
 		doc["@odata.id"] = uri
 	}
-	switch m.Location {
+	switch location {
 	case Relative:
 		w.Header().Set("Location", uri)
 	case Absolute:
 		w.Header().Set("Location", "https://bmc-name.invalid"+uri)
 	}
-	w.Header().Set("X-Auth-Token", token)
-	answer(w, http.StatusCreated, doc)
+	answer(w, status, doc)
+}
+
+func (b *BMC) sessionDocument(s *session) map[string]any {
+	doc := map[string]any{"@odata.type": "#Session.v1_7_0.Session", "Id": s.id, "Name": "Session", "UserName": b.config.Username}
+	if m := b.behaviour(); !m.HideRoles {
+		doc["Roles"] = []string{m.role()}
+	}
+	return doc
+}
+
+// serveSession shows a session.
+func (b *BMC) serveSession(w http.ResponseWriter, r *http.Request) {
+	b.mu.Lock()
+	var found *session
+	for _, s := range b.sessions {
+		if sessionsPath+"/"+s.id == r.URL.Path {
+			found = s
+		}
+	}
+	b.mu.Unlock()
+	if found == nil {
+		refuse(w, http.StatusNotFound, "Base.1.8.ResourceMissingAtURI")
+		return
+	}
+	doc := b.sessionDocument(found)
+	doc["@odata.id"] = r.URL.Path
+	answer(w, http.StatusOK, doc)
 }
 
 // logOut serves DELETE on a session.

@@ -31,10 +31,12 @@ type Power interface {
 
 // System is one member of the BMC's Systems.
 type System struct {
-	ID     string // default "1"
-	UUID   string // left out of the document if empty
-	Serial string
-	Power  Power // default: a Switch that is on
+	ID string // default "1"
+	// Chassis makes it a member of Chassis instead, whose power is that of all that is in it.
+	Chassis bool
+	UUID    string // left out of the document if empty
+	Serial  string
+	Power   Power // default: a Switch that is on
 	// NotHost leaves out the reset action, as accelerator trays do.
 	NotHost bool
 	// Target is the URI of the reset action; default: the usual one.
@@ -54,9 +56,13 @@ type Config struct {
 	Serial   string
 	Power    Power
 	Systems  []System
-	Plain    bool // http without TLS
-	OldTLS   bool // TLS 1.2 at most
-	Mode     Mode
+	// Documents is a folder with the documents of a machine, one file each, to be served
+	// instead of our own: all power states in them follow one Power, the rest is theirs. A
+	// document's URI is its @odata.id; Systems must be empty.
+	Documents string
+	Plain     bool // http without TLS
+	OldTLS    bool // TLS 1.2 at most
+	Mode      Mode
 }
 
 // Request is one request as the BMC saw it, without credentials.
@@ -86,8 +92,10 @@ type BMC struct {
 	mode     Mode
 	faults   map[Where]Fault
 	systems  []*system
-	sessions map[string]*session // by token
-	opened   int                 // sessions ever opened
+	static   map[string]map[string]any // URI -> further documents
+	silent   *silence                  // not nil while the BMC drops what comes
+	sessions map[string]*session       // by token
+	opened   int                       // sessions ever opened
 	requests []Request
 	tasks    map[string]int // URI -> number of reads so far
 }
@@ -97,7 +105,7 @@ func Start(c Config) (*BMC, error) {
 	if c.Address == "" {
 		c.Address = "127.0.0.1:0"
 	}
-	if len(c.Systems) == 0 {
+	if len(c.Systems) == 0 && c.Documents == "" {
 		c.Systems = []System{{UUID: c.UUID, Serial: c.Serial, Power: c.Power, Allowable: []string{"On", "ForceOff", "ForceOn"}}}
 	}
 	b := &BMC{
@@ -108,6 +116,11 @@ func Start(c Config) (*BMC, error) {
 		b.systems = append(b.systems, newSystem(s))
 	}
 	var err error
+	if c.Documents != "" {
+		if b.systems, b.static, err = readDocuments(c.Documents, c.Power); err != nil {
+			return nil, fmt.Errorf("redfishsim: %w", err)
+		}
+	}
 	if b.certs, err = newAuthority(c.Address); err != nil {
 		return nil, fmt.Errorf("redfishsim: making certificates: %w", err)
 	}
@@ -127,6 +140,8 @@ func (b *BMC) Up() error {
 	if b.stopped || b.server != nil {
 		return errors.New("redfishsim: stopped, or up already")
 	}
+	b.silent.end()
+	b.silent = nil
 	l, err := net.Listen("tcp", b.address)
 	if err != nil {
 		return fmt.Errorf("redfishsim: %w", err)
@@ -164,12 +179,28 @@ func (b *BMC) Down() {
 	b.mu.Lock()
 	server, serving := b.server, b.serving
 	b.server = nil
+	b.silent.end()
+	b.silent = nil
 	clear(b.sessions)
 	b.mu.Unlock()
 	if server != nil {
 		server.Close()
 		<-serving
 	}
+}
+
+// Silence lets the BMC's address drop what comes, as behind a firewall or a dead switch: a
+// connection is neither taken nor refused. Down and Up end it.
+func (b *BMC) Silence() error {
+	b.Down()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return errors.New("redfishsim: stopped")
+	}
+	var err error
+	b.silent, err = beSilent(b.address)
+	return err
 }
 
 // Reboot restarts the BMC, not the machine: it is unreachable for a phase, then busy, then a

@@ -143,7 +143,7 @@ func TestAccess(t *testing.T) {
 	if n := c.bmc.OpenSessions(); n != 0 {
 		t.Errorf("%d sessions did not time out", n)
 	}
-	c.bmc.SetMode(func(m *Mode) { m.ReadOnly = true })
+	c.bmc.SetMode(func(m *Mode) { m.Role = RoleReadOnly })
 	if status := c.reset("ForceOff"); status != 403 || c.power() != "On" {
 		t.Errorf("reset with a read-only role: %d", status)
 	}

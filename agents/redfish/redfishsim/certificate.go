@@ -22,10 +22,11 @@ type Certificate int
 
 // The certificates of a BMC.
 const (
-	Valid      Certificate = iota
-	Expired                // by the BMC's CA, out of date
-	WrongName              // by the BMC's CA, for another host
-	SelfSigned             // by itself, as after a factory reset
+	Valid       Certificate = iota
+	Expired                 // by the BMC's CA, out of date
+	NotYetValid             // by the BMC's CA, made when its clock was years ahead
+	WrongName               // by the BMC's CA, for another host
+	SelfSigned              // by itself, as after a factory reset
 )
 
 // authority is the BMC's CA with the certificate that is shown now.
@@ -95,6 +96,8 @@ func (a *authority) use(kind Certificate) error {
 	switch kind {
 	case Expired:
 		template = leaf(a.host, time.Now().AddDate(-20, 0, 0))
+	case NotYetValid:
+		template = leaf(a.host, time.Now().AddDate(20, 0, 0))
 	case WrongName:
 		template = leaf("other.invalid", time.Now())
 	case SelfSigned:

@@ -19,10 +19,11 @@ const (
 	AtRoot
 	AtSessions
 	AtSystems
-	AtSystem
+	AtSystem // or a chassis
 	AtActionInfo
 	AtReset
 	AtTask
+	AtAccounts // the account service and all below it
 )
 
 // Fault serves a request wrongly; next serves it rightly.

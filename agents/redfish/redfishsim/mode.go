@@ -5,21 +5,33 @@ import "time"
 // Mode is how a BMC behaves in general. The zero value is a well-behaved one: it cuts
 // the power at once and answers 204.
 type Mode struct {
-	// ReadOnly gives the account a role that may not reset.
-	ReadOnly bool
+	// Role is the account's; empty = RoleOperator. With Privileges or OemPrivileges it is a
+	// role of the BMC's own, which has these.
+	Role                      string
+	Privileges, OemPrivileges []string
+	// HideAccounts refuses to show the AccountService, as many BMCs do to all but administrators.
+	HideAccounts bool
+	// HideRoles leaves the roles out of the Session document, as firmware before 2022 does.
+	HideRoles bool
 	// MustChangePassword lets every authenticated request end in 403.
 	MustChangePassword bool
 	// NoBasic refuses basic authentication, so that a session is needed.
 	NoBasic bool
+	// LoginByBasic wants basic authentication for the login itself, as Cray's emulator does.
+	LoginByBasic bool
 	// SessionLimit is the number of session slots; 0 = 8.
 	SessionLimit int
+	// LimitAnswer is what a login past the limit gets; 0 = 503, some answer 400.
+	LimitAnswer int
 	// SessionTimeout ends a session that was not used for so long; 0 = 30 min.
 	SessionTimeout time.Duration
-	// Location says how the answer to a login names the session.
+	// Location says how the answer to a login names the session, and that to a reset the task.
 	Location Location
 
 	// Answer is what a reset that is obeyed gets; 0 = 204. 202 comes with a task.
 	Answer int
+	// Stale shows the state before a reset for so long after it was carried out.
+	Stale time.Duration
 	// Lie accepts resets and does nothing.
 	Lie bool
 	// Hesitate shows On for so long after an accepted off; then comes PoweringOff.
@@ -46,9 +58,20 @@ type Mode struct {
 	PageSize int
 	// CloseEach closes the connection after each answer.
 	CloseEach bool
+	// HTTP10 answers in HTTP/1.0, without a length, and closes.
+	HTTP10 bool
+	// Clock is how far the BMC's clock is off, as its Date header shows.
+	Clock time.Duration
 	// Mute accepts TCP connections and never says a word on them.
 	Mute bool
 }
+
+// The roles that DSP0266 prescribes ("Roles").
+const (
+	RoleAdministrator = "Administrator"
+	RoleOperator      = "Operator"
+	RoleReadOnly      = "ReadOnly"
+)
 
 // Location is how a login's answer names the session.
 type Location int

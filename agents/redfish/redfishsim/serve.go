@@ -14,6 +14,7 @@ import (
 const (
 	rootPath    = "/redfish/v1"
 	systemsPath = rootPath + "/Systems"
+	chassisPath = rootPath + "/Chassis"
 	tasksPath   = rootPath + "/TaskService/Tasks"
 )
 
@@ -44,11 +45,19 @@ func (b *BMC) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	index := len(b.requests)
 	b.requests = append(b.requests, note)
-	closeEach := b.mode.CloseEach
+	m := b.mode
 	b.mu.Unlock()
 
-	if closeEach {
+	if m.HTTP10 {
+		old := &oldResponse{header: http.Header{}}
+		defer old.send(w)
+		w = old
+	}
+	if m.CloseEach {
 		w.Header().Set("Connection", "close")
+	}
+	if m.Clock != 0 {
+		w.Header().Set("Date", time.Now().Add(m.Clock).UTC().Format(http.TimeFormat))
 	}
 	w.Header().Set("OData-Version", "4.0")
 	rec := &recorder{ResponseWriter: w}
@@ -78,6 +87,10 @@ func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 func (b *BMC) route(w http.ResponseWriter, r *http.Request) {
 	switch b.place(r) {
 	case AtRoot:
+		if doc := b.static[rootPath]; doc != nil {
+			answer(w, http.StatusOK, doc)
+			return
+		}
 		answer(w, http.StatusOK, b.rootDocument())
 		return
 	case AtSessions:
@@ -92,6 +105,12 @@ func (b *BMC) route(w http.ResponseWriter, r *http.Request) {
 	switch where, s := b.find(r); {
 	case where == AtSessions && r.Method == http.MethodDelete:
 		b.logOut(w, r)
+	case where == AtSessions:
+		b.serveSession(w, r)
+	case where == AtAccounts:
+		b.serveAccounts(w, r)
+	case b.static[path(r)] != nil:
+		answer(w, http.StatusOK, b.static[path(r)])
 	case where == AtSystems:
 		b.serveMembers(w, r)
 	case where == AtSystem:
@@ -111,18 +130,23 @@ func (b *BMC) route(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// path is a request's, without the slash that some clients put at the end.
+func path(r *http.Request) string { return strings.TrimSuffix(r.URL.Path, "/") }
+
 func (b *BMC) place(r *http.Request) Where { where, _ := b.find(r); return where }
 
 // find says which place a path names, and of which system.
 func (b *BMC) find(r *http.Request) (Where, *system) {
-	path := strings.TrimSuffix(r.URL.Path, "/")
+	path := path(r)
 	switch {
 	case path == rootPath:
 		return AtRoot, nil
 	case path == sessionsPath, strings.HasPrefix(path, sessionsPath+"/"):
 		return AtSessions, nil
-	case path == systemsPath:
+	case path == systemsPath, path == chassisPath:
 		return AtSystems, nil
+	case path == accountsPath, strings.HasPrefix(path, accountsPath+"/"):
+		return AtAccounts, nil
 	case strings.HasPrefix(path, tasksPath+"/"):
 		return AtTask, nil
 	}
@@ -131,7 +155,7 @@ func (b *BMC) find(r *http.Request) (Where, *system) {
 		case s.uri():
 			return AtSystem, s
 		case s.uri() + "/ResetActionInfo":
-			if s.ActionInfo != nil {
+			if s.ActionInfo != nil || b.static[path] != nil {
 				return AtActionInfo, s
 			}
 		case s.Target:
@@ -148,16 +172,21 @@ func (b *BMC) serveMembers(w http.ResponseWriter, r *http.Request) {
 	m := b.behaviour()
 	members := []map[string]string{}
 	for _, s := range b.systems {
-		members = append(members, map[string]string{"@odata.id": s.uri()})
+		if s.Chassis == (path(r) == chassisPath) {
+			members = append(members, map[string]string{"@odata.id": s.uri()})
+		}
 	}
 	doc := map[string]any{
-		"@odata.id": systemsPath, "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection",
+		"@odata.id": path(r), "@odata.type": "#ComputerSystemCollection.ComputerSystemCollection",
 		"Name": "Computer System Collection", "Members@odata.count": len(members),
+	}
+	if path(r) == chassisPath {
+		doc["@odata.type"], doc["Name"] = "#ChassisCollection.ChassisCollection", "Chassis Collection"
 	}
 	if skip, _ := strconv.Atoi(r.URL.Query().Get("$skip")); m.PageSize > 0 && skip >= 0 && skip < len(members) {
 		end := min(skip+m.PageSize, len(members))
 		if end < len(members) {
-			doc["Members@odata.nextLink"] = systemsPath + "?$skip=" + strconv.Itoa(end)
+			doc["Members@odata.nextLink"] = path(r) + "?$skip=" + strconv.Itoa(end)
 		}
 		members = members[skip:end]
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -13,6 +15,8 @@ import (
 // system is a System at work.
 type system struct {
 	System
+	path     string
+	document map[string]any // of a real machine; nil = our own
 
 	mu      sync.Mutex
 	shown   string // PowerState during a transition; empty = the power's own
@@ -27,13 +31,25 @@ func newSystem(s System) *system {
 	if s.Power == nil {
 		s.Power = NewSwitch(true)
 	}
-	if s.Target == "" {
-		s.Target = systemsPath + "/" + s.ID + "/Actions/ComputerSystem.Reset"
+	path := systemsPath + "/" + s.ID
+	if s.Chassis {
+		path = chassisPath + "/" + s.ID
 	}
-	return &system{System: s, abandon: func() {}}
+	if s.Target == "" {
+		s.Target = path + "/Actions/" + strings.TrimPrefix(s.action(), "#")
+	}
+	return &system{System: s, path: path, abandon: func() {}}
 }
 
-func (s *system) uri() string { return systemsPath + "/" + s.ID }
+// action is the name of the reset action in the document.
+func (s *System) action() string {
+	if s.Chassis {
+		return "#Chassis.Reset"
+	}
+	return "#ComputerSystem.Reset"
+}
+
+func (s *system) uri() string { return s.path }
 
 func (s *system) powerState() string {
 	s.mu.Lock()
@@ -65,6 +81,8 @@ func (b *BMC) rootDocument() map[string]any {
 		"@odata.id": rootPath, "@odata.type": "#ServiceRoot.v1_9_0.ServiceRoot", "Id": "RootService", "Name": "Root Service",
 		"RedfishVersion": "1.11.0",
 		"Systems":        map[string]string{"@odata.id": systemsPath},
+		"Chassis":        map[string]string{"@odata.id": chassisPath},
+		"AccountService": map[string]string{"@odata.id": accountsPath},
 		"SessionService": map[string]string{"@odata.id": rootPath + "/SessionService"},
 		"Links":          map[string]any{"Sessions": map[string]string{"@odata.id": sessionsPath}},
 	}
@@ -72,10 +90,8 @@ func (b *BMC) rootDocument() map[string]any {
 
 func (b *BMC) systemDocument(s *system) map[string]any {
 	m := b.behaviour()
-	doc := map[string]any{
-		"@odata.id": s.uri(), "@odata.type": "#ComputerSystem.v1_16_0.ComputerSystem", "Id": s.ID, "Name": "System",
-		"SystemType": "Physical", "PowerState": s.powerState(),
-	}
+	doc := s.basis()
+	doc["PowerState"] = s.powerState()
 	if s.UUID != "" {
 		doc["UUID"] = s.UUID
 	}
@@ -88,10 +104,10 @@ func (b *BMC) systemDocument(s *system) map[string]any {
 	if m.NoPowerState {
 		delete(doc, "PowerState")
 	}
-	if m.ETag != ETagIgnored {
+	if _, ok := doc["@odata.etag"]; ok || m.ETag != ETagIgnored {
 		doc["@odata.etag"] = s.etag()
 	}
-	if !s.NotHost {
+	if !s.NotHost && s.document == nil {
 		reset := map[string]any{"target": s.Target}
 		if s.Allowable != nil {
 			reset["ResetType@Redfish.AllowableValues"] = s.Allowable
@@ -99,9 +115,25 @@ func (b *BMC) systemDocument(s *system) map[string]any {
 		if s.ActionInfo != nil {
 			reset["@Redfish.ActionInfo"] = s.uri() + "/ResetActionInfo"
 		}
-		doc["Actions"] = map[string]any{"#ComputerSystem.Reset": reset}
+		doc["Actions"] = map[string]any{s.action(): reset}
 	}
 	return doc
+}
+
+// basis is the document apart from what the state needs.
+func (s *system) basis() map[string]any {
+	switch {
+	case s.document != nil:
+		return maps.Clone(s.document)
+	case s.Chassis:
+		return map[string]any{
+			"@odata.id": s.uri(), "@odata.type": "#Chassis.v1_5_1.Chassis", "Id": s.ID, "Name": "Chassis", "ChassisType": "Blade",
+		}
+	}
+	return map[string]any{
+		"@odata.id": s.uri(), "@odata.type": "#ComputerSystem.v1_16_0.ComputerSystem", "Id": s.ID, "Name": "System",
+		"SystemType": "Physical",
+	}
 }
 
 func (s *system) actionInfoDocument() map[string]any {
@@ -129,7 +161,7 @@ func (b *BMC) reset(w http.ResponseWriter, r *http.Request, s *system) {
 	on := s.Power.State()
 	turnsOff, turnsOn := body.ResetType == "ForceOff", body.ResetType == "On" || body.ResetType == "ForceOn"
 	switch {
-	case m.ReadOnly:
+	case !m.mayReset():
 		refuse(w, http.StatusForbidden, "Base.1.8.InsufficientPrivilege")
 	case err != nil:
 		refuse(w, http.StatusBadRequest, "Base.1.8.MalformedJSON")
@@ -163,8 +195,7 @@ func (b *BMC) acknowledge(w http.ResponseWriter, m Mode) {
 		uri := fmt.Sprintf("%s/%d", tasksPath, len(b.tasks)+1)
 		b.tasks[uri] = 0
 		b.mu.Unlock()
-		w.Header().Set("Location", uri)
-		answer(w, m.Answer, map[string]any{"@odata.id": uri, "@odata.type": "#Task.v1_4_0.Task", "Id": "1", "Name": "Reset", "TaskState": "Running"})
+		answerNew(w, m.Answer, uri, m.Location, map[string]any{"@odata.type": "#Task.v1_4_0.Task", "Id": "1", "Name": "Reset", "TaskState": "Running"})
 	default:
 		answer(w, m.Answer, map[string]any{"error": map[string]any{"code": "Base.1.8.Success", "message": "Done."}})
 	}
@@ -174,20 +205,34 @@ func (b *BMC) acknowledge(w http.ResponseWriter, m Mode) {
 // mode has the machine take its time. A newer reset takes the place of an older one.
 func (b *BMC) carryOut(s *system, resetType string, m Mode) error {
 	var steps []func(context.Context) error
+	slow := false
 	state := func(word string, d time.Duration) {
 		if d > 0 {
+			slow = true
 			steps = append(steps, func(ctx context.Context) error { s.show(word); return wait(ctx, d) })
 		}
+	}
+	last := func(before string, change func(context.Context) error) {
+		steps = append(steps, func(ctx context.Context) error {
+			if m.Stale > 0 {
+				s.show(before)
+			}
+			if err := change(ctx); err != nil || m.Stale <= 0 {
+				return err
+			}
+			return wait(ctx, m.Stale)
+		})
+		slow = slow || m.Stale > 0
 	}
 	off := func() {
 		state("On", m.Hesitate)
 		state("PoweringOff", m.PoweringOff)
 		state("Off", m.EarlyOff)
-		steps = append(steps, s.Power.Off)
+		last("On", s.Power.Off)
 	}
 	on := func() {
 		state("PoweringOn", m.PoweringOn)
-		steps = append(steps, s.Power.On)
+		last("Off", s.Power.On)
 	}
 	switch resetType {
 	case "ForceOff":
@@ -221,7 +266,7 @@ func (b *BMC) carryOut(s *system, resetType string, m Mode) error {
 		}
 		return nil
 	}
-	if len(steps) <= 1 {
+	if len(steps) <= 1 && !slow {
 		s.show("")
 		return run()
 	}
