@@ -4,12 +4,14 @@ package registry
 
 import (
 	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/agents/exec"
 	"github.com/hamgr/hamgr/agents/redfish"
 )
 
 // Default gives all kinds.
 func Default() agents.Registry {
 	return agents.NewRegistry(
+		exec.Kind(),
 		redfish.Kind(),
 	)
 }
