@@ -29,10 +29,14 @@ type drive struct {
 	op        *operation
 	level     int
 	device    Device
+	second    *consultation
 	session   *session
+	asked     bool // for the state of a plug
 	log       *slog.Logger
 	plugs     []*plug
 	commanded bool
+	failed    *DeviceFailure // nil if the goal was reached
+	took      time.Duration
 }
 
 // plug is what is known of one plug in this operation.
@@ -42,6 +46,8 @@ type plug struct {
 	err  error // of the last read; then last is Unknown
 	seen bool  // read at least once, or tried
 	took time.Duration
+	// lasting is how many reads in a row failed in a way that asking again does not change.
+	lasting int
 	// since is the moment after the first of an unbroken row of reads that gave the
 	// goal; zero if the last read did not give it.
 	since      time.Time
@@ -50,9 +56,9 @@ type plug struct {
 	commandErr error
 }
 
-func newDrive(op *operation, level int, device Device) *drive {
+func newDrive(op *operation, level int, device Device, second *consultation) *drive {
 	d := &drive{
-		op: op, level: level, device: device,
+		op: op, level: level, device: device, second: second,
 		log: op.log.With("device", device.Name, "level", level),
 	}
 	for _, name := range device.Plugs {
@@ -61,10 +67,37 @@ func newDrive(op *operation, level int, device Device) *drive {
 	return d
 }
 
-// run returns nil only when the goal is reached at every plug.
-func (d *drive) run(ctx context.Context, s *session) error {
-	d.session = s
+// drive takes the device's share of time at most, the waits for its turn included.
+func (d *drive) drive(ctx context.Context) {
 	begun := time.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, d.device.Timeout, errOutOfTime)
+	defer cancel()
+	err := d.run(ctx)
+	d.took = time.Since(begun)
+	if err != nil {
+		d.failed = d.failure(err)
+		return
+	}
+	for _, p := range d.plugs {
+		d.log.Info(d.op.goal.readBack, "plug", p.name, "state", p.last.State.String(),
+			"commands", p.commands, "took", d.took)
+	}
+}
+
+// run returns nil only when the goal is reached at every plug.
+func (d *drive) run(ctx context.Context) error {
+	if len(d.plugs) == 0 {
+		return fmt.Errorf("no plug: %w", ErrNoDevices)
+	}
+	s, err := d.op.fencer.join(ctx, d.device, true, nil)
+	if err != nil {
+		return err
+	}
+	defer s.end()
+	d.session = s
+	if err := d.identify(ctx); err != nil {
+		return err
+	}
 	for pause := pollFirst; ; {
 		failing, err := d.round(ctx)
 		if err != nil {
@@ -72,11 +105,8 @@ func (d *drive) run(ctx context.Context, s *session) error {
 		}
 		if latest, all := d.reached(); all {
 			lasts, err := d.confirm(ctx, latest)
-			if err != nil {
+			if lasts || err != nil {
 				return err
-			}
-			if lasts {
-				break
 			}
 			pause = pollFirst
 		}
@@ -89,9 +119,24 @@ func (d *drive) run(ctx context.Context, s *session) error {
 		}
 		pause = min(2*pause, limit)
 	}
+}
+
+// identify refuses a device that powers another machine, before anything is asked of it or believed.
+func (d *drive) identify(ctx context.Context) error {
+	until := time.Now().Add(identityShare(d.device))
 	for _, p := range d.plugs {
-		d.log.Info(d.op.goal.readBack, "plug", p.name, "state", p.last.State.String(),
-			"commands", p.commands, "took", time.Since(begun))
+		err := d.session.identify(ctx, d.op.order.Machine, time.Until(until), p.name)
+		if err == nil {
+			continue
+		}
+		if over := d.over(ctx, err); over != nil {
+			return over
+		}
+		d.log.Warn("identity not confirmed", "plug", p.name, "err", err)
+		d.op.observe(Step{Level: d.level, Device: d.device.Name, Plug: p.name, What: "identity", Err: err})
+		if errors.Is(err, agents.ErrIdentity) {
+			return err
+		}
 	}
 	return nil
 }
@@ -108,6 +153,9 @@ func (d *drive) round(ctx context.Context) (failing bool, err error) {
 		}
 		failing = failing || p.err != nil
 	}
+	if wait, err := d.hopeless(); wait || err != nil {
+		return failing, err
+	}
 	for _, p := range d.plugs {
 		if !d.due(p) {
 			continue
@@ -117,6 +165,23 @@ func (d *drive) round(ctx context.Context) (failing bool, err error) {
 		}
 	}
 	return failing, nil
+}
+
+// hopeless ends the work on a device at which nothing was done yet, when a plug answered twice in a row
+// with an error that only an operator can change: the next level gets its turn sooner. It
+// may have been a mistake of the device once, so after the first no command goes out, but
+// another read. Once one has gone out, reading goes on to the end: it may have been obeyed.
+func (d *drive) hopeless() (wait bool, err error) {
+	if d.commanded {
+		return false, nil
+	}
+	for _, p := range d.plugs {
+		if p.lasting >= 2 {
+			return false, errLasting
+		}
+		wait = wait || p.lasting > 0
+	}
+	return wait, nil
 }
 
 // reached reports whether every plug was at the goal when last read, and since when
@@ -139,6 +204,12 @@ func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err 
 	if !d.op.goal.twice {
 		return true, nil
 	}
+	d.second.reached(d)
+	defer func() {
+		if !lasts {
+			d.second.left(d)
+		}
+	}()
 	if err := sleep(ctx, max(d.device.Settle, 0)-time.Since(latest)); err != nil {
 		return false, err
 	}
@@ -155,13 +226,16 @@ func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err 
 // asked again later, so the error returned is only what ends the drive. Told is what
 // is new, and what confirms.
 func (d *drive) read(ctx context.Context, p *plug, confirming bool) error {
+	d.asked = true
 	begun := time.Now()
 	r, err := d.session.status(ctx, p.name)
 	if err := d.over(ctx, err); err != nil {
 		return err
 	}
-	if err != nil {
-		r.State = agents.Unknown
+	if agents.Lasting(err) {
+		p.lasting++
+	} else {
+		p.lasting = 0
 	}
 	news := confirming || !p.seen || r != p.last || (err == nil) != (p.err == nil)
 	p.last, p.err, p.seen, p.took = r, err, true, time.Since(begun)
@@ -192,10 +266,14 @@ func (d *drive) due(p *plug) bool {
 	}
 }
 
-// command asks the gate and sends the command. What the device answers is a hint for
-// the operator; what it did is learned by reading.
+// command asks the gate and sends the command, in one turn, so that nothing comes between
+// the two. What the device answers is a hint for the operator; what it did is learned by reading.
 func (d *drive) command(ctx context.Context, p *plug) error {
+	if err := d.session.take(ctx); err != nil {
+		return err
+	}
 	if err := d.op.pass(ctx); err != nil {
+		d.session.turns.release()
 		return err
 	}
 	d.commanded = true
@@ -221,11 +299,11 @@ func (d *drive) command(ctx context.Context, p *plug) error {
 
 // over gives the reason why the drive cannot go on, nil while it can.
 func (d *drive) over(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*noTurnError](err); ok || errors.Is(err, errLost) {
+		return err
+	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
-	}
-	if errors.Is(err, errLost) {
-		return err
 	}
 	return nil
 }
@@ -258,9 +336,8 @@ func (d *drive) failure(err error) *DeviceFailure {
 		err = fmt.Errorf("not read back %s within %v", d.op.goal.verb, d.device.Timeout)
 	}
 	f := &DeviceFailure{Device: d.device.Name, Commanded: d.commanded, Err: err}
-	_, all := d.reached() // once, but not for the settle time
 	for _, p := range d.plugs {
-		if all || p.since.IsZero() {
+		if d.amiss(p) {
 			f.Plugs = append(f.Plugs, PlugFailure{
 				Plug: p.name, State: p.last.State, Detail: p.last.Detail,
 				ReadErr: p.err, CommandErr: p.commandErr,
@@ -268,4 +345,49 @@ func (d *drive) failure(err error) *DeviceFailure {
 		}
 	}
 	return f
+}
+
+// amiss reports whether a failed device's plug has its part in the failure: it is not where
+// it should be, or all are, but not for the settle time.
+func (d *drive) amiss(p *plug) bool {
+	_, all := d.reached()
+	return d.asked && (all || p.since.IsZero())
+}
+
+// results gives a line for each plug. What contradicted the device is told too.
+func (d *drive) results(against string) []DeviceResult {
+	plugs := d.plugs
+	if len(plugs) == 0 {
+		plugs = []*plug{{}}
+	}
+	var results []DeviceResult
+	for _, p := range plugs {
+		r := DeviceResult{
+			Level: d.level, Device: d.device.Name, Plug: p.name, State: p.last.State, Detail: p.last.Detail,
+			WasOff:   d.op.goal.want == agents.Off && !p.since.IsZero() && p.commands == 0,
+			Commands: p.commands, TookMS: d.took.Milliseconds(),
+		}
+		switch {
+		case against != "":
+			r.Trouble, r.Error = agents.Other, "contradicted by "+against
+		case d.failed != nil && d.amiss(p):
+			r.Trouble, r.Error = agents.TroubleOf(errors.Join(p.err, d.failed.Err)), p.trouble()+d.failed.Err.Error()
+		case d.failed != nil && p.since.IsZero():
+			r.Trouble, r.Error = agents.TroubleOf(d.failed.Err), d.failed.Err.Error()
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
+// trouble is what the device last answered to a read and to a command, as far as those were errors.
+func (p *plug) trouble() string {
+	var text string
+	if p.err != nil {
+		text = "power status: " + p.err.Error() + ": "
+	}
+	if p.commandErr != nil {
+		text += "command: " + p.commandErr.Error() + ": "
+	}
+	return text
 }

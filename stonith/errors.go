@@ -23,13 +23,31 @@ var (
 	ErrContradiction = errors.New("devices contradict each other")
 )
 
-// What ends the work on one device.
+// What ends the work on one device, or keeps it from being known.
 var (
-	errOutOfTime = errors.New("out of time")
-	errNoAnswer  = errors.New("no answer")
-	errLost      = errors.New("call does not return")
-	errGaveWay   = errors.New("gave way to a fencing order")
+	errOutOfTime     = error(silence("out of time"))
+	errNoAnswer      = error(silence("no answer"))
+	errGateSilent    = errors.New("gate: out of time")
+	errLost          = errors.New("call does not return")
+	errGaveWay       = errors.New("gave way to a fencing order")
+	errLasting       = errors.New("asking again is of no use")
+	errNotComparable = errors.New("nothing that the device names can be compared")
 )
+
+// silence is agents.ErrUnreachable in the engine's words.
+type silence string
+
+func (s silence) Error() string { return string(s) }
+func (silence) Unwrap() error   { return agents.ErrUnreachable }
+
+// noTurnError says why a device could not even be asked.
+type noTurnError struct {
+	text  string
+	cause error
+}
+
+func (e *noTurnError) Error() string   { return e.text + ": " + e.cause.Error() }
+func (e *noTurnError) Unwrap() []error { return []error{e.cause, agents.ErrBusy} }
 
 // Failure is the error of Off and On. Nothing is proven by it, neither that the
 // node is on nor that it is off.
@@ -96,10 +114,10 @@ func (e *Failure) Error() string {
 
 // texts gives one phrase a device, except for those that only ended with the operation.
 func (e *LevelFailure) texts(cause error) []string {
-	if e.Err != nil {
-		return []string{fmt.Sprintf("at level %d: %v", e.Level, e.Err)}
-	}
 	var texts []string
+	if e.Err != nil && (cause == nil || !errors.Is(e.Err, cause)) {
+		texts = append(texts, fmt.Sprintf("at level %d: %v", e.Level, e.Err))
+	}
 	for i := range e.Devices {
 		if cause == nil || !errors.Is(e.Devices[i].Err, cause) {
 			texts = append(texts, "via "+e.Devices[i].Error())

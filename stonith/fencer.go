@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -22,12 +23,6 @@ type Fencer struct {
 	idle    chan struct{}       // closed when running falls to 0; nil when nobody waits
 }
 
-// history is what is remembered of one node, guarded by Fencer.mu.
-type history struct {
-	newest  uint64 // newest operation seen
-	running map[*operation]bool
-}
-
 // New makes a Fencer that logs to log; nil logs nothing.
 func New(log *slog.Logger) *Fencer {
 	if log == nil {
@@ -38,8 +33,9 @@ func New(log *slog.Logger) *Fencer {
 
 // Off cuts the target's power and proves it: the target's levels are tried in order,
 // until at every plug of every device of one level off was read twice, with the
-// device's settle time between. A nil error is given with a proof only. Every error
-// is a *Failure, which tells whether a command may have gone out.
+// device's settle time between, and no other device that sees the machine itself said on. A
+// nil error is given with a proof only. Every error is a *Failure, which tells whether a
+// command may have gone out.
 //
 // Off returns at once when ctx ends, and else within Budget(o.Levels). Handles that
 // are still being closed then are waited for by Wait.
@@ -50,18 +46,15 @@ func (f *Fencer) Off(ctx context.Context, o Order) (Proof, error) {
 		return Proof{}, err
 	}
 	var failed []LevelFailure
-	for level := 1; level <= len(o.Levels) && ctx.Err() == nil; level++ {
-		if o.Level != 0 && level != o.Level {
-			continue
+	for _, level := range o.levels() {
+		if ctx.Err() != nil {
+			break
 		}
-		plugs, failure := op.level(ctx, level)
+		plugs, opinions, failure := op.level(ctx, level)
 		if failure == nil {
-			return op.proof(level, plugs, time.Since(begun))
+			return op.proof(Proof{Level: level, Plugs: plugs, Opinions: opinions, Took: time.Since(begun)})
 		}
 		failed = append(failed, *failure)
-		if level < len(o.Levels) {
-			op.log.Warn("fencing level failed", "level", level, "err", failure)
-		}
 	}
 	return Proof{}, op.finish(context.Cause(ctx), failed)
 }
@@ -70,19 +63,20 @@ func (f *Fencer) Off(ctx context.Context, o Order) (Proof, error) {
 // past its first level has switched off plugs of several. Levels go from the last to
 // the first: what comes later in the topology feeds what comes earlier, and a BMC
 // answers only when its outlets have power. A level that fails does not keep the
-// others from being tried. On is for after the proof; it is refused when a newer
-// operation for the node has been seen. Every error is a *Failure.
+// others from being tried. On is for after the proof: it begins when no Off of the node is
+// under way any more, it is refused when a newer operation for the node has been seen, and an
+// Off ends it. Every error is a *Failure.
 func (f *Fencer) On(ctx context.Context, o Order) error {
 	op, ctx, err := f.begin(ctx, o, on)
 	if err != nil {
 		return err
 	}
 	var failed []LevelFailure
-	for level := len(o.Levels); level > 0 && ctx.Err() == nil; level-- {
-		if o.Level != 0 && level != o.Level {
-			continue
+	for _, level := range slices.Backward(o.levels()) {
+		if ctx.Err() != nil {
+			break
 		}
-		if _, failure := op.level(ctx, level); failure != nil {
+		if _, _, failure := op.level(ctx, level); failure != nil {
 			failed = append(failed, *failure)
 		}
 	}
@@ -136,47 +130,7 @@ func (f *Fencer) turnsOf(device string) *turns {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.devices[device] == nil {
-		f.devices[device] = &turns{}
+		f.devices[device] = &turns{fencer: f, log: f.log.With("device", device), users: map[*session]bool{}}
 	}
 	return f.devices[device]
-}
-
-// admit refuses an operation if a newer one for its node was seen. Else it is the
-// newest, and ends those before it: at their next step they would only be in the way.
-// The same operation may come again: that is a retry.
-func (f *Fencer) admit(op *operation) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	h := f.nodes[op.order.Node]
-	if h == nil {
-		h = &history{running: map[*operation]bool{}}
-		f.nodes[op.order.Node] = h
-	}
-	if op.order.Op < h.newest {
-		return h.stale(op)
-	}
-	h.newest = op.order.Op
-	for older := range h.running {
-		if older.order.Op < h.newest {
-			older.end(h.stale(older))
-		}
-	}
-	h.running[op] = true
-	return nil
-}
-
-// dismiss ends an operation. The error is ErrStale if a newer one came meanwhile.
-func (f *Fencer) dismiss(op *operation) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	h := f.nodes[op.order.Node]
-	delete(h.running, op)
-	if op.order.Op < h.newest {
-		return h.stale(op)
-	}
-	return nil
-}
-
-func (h *history) stale(op *operation) error {
-	return fmt.Errorf("operation %d: %w, %d", op.order.Op, ErrStale, h.newest)
 }

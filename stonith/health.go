@@ -64,7 +64,7 @@ func (f *Fencer) check(ctx context.Context, d Device, m Machine, plugs []Health)
 	defer cancel()
 	ctx, yield := context.WithCancelCause(ctx)
 	defer yield(nil)
-	s, lost := f.open(ctx, d, false, yield)
+	s, lost := f.join(ctx, d, false, yield)
 	if lost == nil {
 		defer s.end()
 	}
@@ -73,6 +73,9 @@ func (f *Fencer) check(ctx context.Context, d Device, m Machine, plugs []Health)
 		if err == nil {
 			err = s.examine(ctx, m, h)
 		}
+		if errors.Is(err, errLost) {
+			lost = err
+		}
 		h.TookMS = time.Since(begun).Milliseconds()
 		if err != nil {
 			h.Trouble, h.Error, h.GaveWay = agents.TroubleOf(err), err.Error(), errors.Is(err, errGaveWay)
@@ -80,7 +83,7 @@ func (f *Fencer) check(ctx context.Context, d Device, m Machine, plugs []Health)
 	}
 }
 
-// examine fills in what one plug's device tells.
+// examine fills in what the device tells of one plug, until something is wrong with it.
 func (s *session) examine(ctx context.Context, m Machine, h *Health) error {
 	r, err := s.status(ctx, h.Plug)
 	if err != nil {
@@ -88,7 +91,21 @@ func (s *session) examine(ctx context.Context, m Machine, h *Health) error {
 	}
 	h.State, h.Detail = r.State, r.Detail
 	if r.State == agents.Unknown {
-		return fmt.Errorf("says neither on nor off (%s)", r.Detail)
+		return fmt.Errorf("power status: says neither on nor off (%s)", r.Detail)
+	}
+	if err := s.check(ctx, h.Plug); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	if !m.known() {
+		return nil
+	}
+	h.Identity, err = s.identity(ctx, s.share(), h.Plug)
+	if err != nil {
+		return fmt.Errorf("identity: %w", err)
+	}
+	same, known := SameMachine(m, h.Identity)
+	if known && !same && s.device.Sees == agents.SeesMachine && !s.device.AnyIdentity {
+		return mismatch(m, h.Identity)
 	}
 	return nil
 }

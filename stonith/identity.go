@@ -2,8 +2,10 @@ package stonith
 
 import (
 	"encoding/hex"
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hamgr/hamgr/agents"
 )
@@ -28,6 +30,17 @@ func SameMachine(m Machine, id agents.Identity) (same, known bool) {
 }
 
 func (m Machine) known() bool { return m != Machine{} }
+
+// mismatch is the error that refuses a device.
+func mismatch(m Machine, id agents.Identity) error {
+	return fmt.Errorf("%w: the device names UUID %q, serial %q; the node announced UUID %q, serial %q",
+		agents.ErrIdentity, id.UUID, id.Serial, m.UUID, m.Serial)
+}
+
+// identityShare is the time that a device has to say whom it powers, before the shot goes on without.
+func identityShare(d Device) time.Duration { return min(d.Timeout/4, identityTime) }
+
+const identityTime = 2 * time.Second
 
 // uuid gives the 16 bytes of a UUID; nil if the text is none, or one of those that boards
 // bear whose maker set nothing.

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hamgr/hamgr/agents"
 )
@@ -41,8 +40,10 @@ type operation struct {
 	goal      goal
 	log       *slog.Logger
 	end       context.CancelCauseFunc // ends the work on all devices
+	before    []*operation            // those that must be over first
 	commanded atomic.Bool
 	observing sync.Mutex
+	results   []DeviceResult // of the levels that are over
 }
 
 // begin refuses what must not start; else it gives the context of all that follows,
@@ -50,30 +51,41 @@ type operation struct {
 func (f *Fencer) begin(ctx context.Context, o Order, g goal) (*operation, context.Context, error) {
 	op := &operation{fencer: f, order: o, goal: g, log: f.log.With("node", o.Node, "op", o.Op)}
 	ctx, op.end = context.WithCancelCause(ctx)
-	err := f.admit(op)
-	switch {
-	case err != nil:
+	if err := f.admit(op); err != nil {
 		op.end(err)
 		return nil, nil, op.failure(err, nil)
-	case o.Gate == nil:
-		return nil, nil, op.finish(ErrNoGate, nil)
-	case len(o.Levels) == 0:
-		return nil, nil, op.finish(ErrNoDevices, nil)
+	}
+	if err := op.sound(); err != nil {
+		return nil, nil, op.finish(err, nil)
+	}
+	if err := f.drain(ctx, op); err != nil {
+		return nil, nil, op.finish(err, nil)
 	}
 	return op, ctx, nil
 }
 
+// sound refuses an order that cannot be carried out.
+func (op *operation) sound() error {
+	switch o := op.order; {
+	case o.Gate == nil:
+		return ErrNoGate
+	case len(o.Levels) == 0:
+		return ErrNoDevices
+	case len(o.levels()) == 0:
+		return fmt.Errorf("level %d: %w", o.Level, ErrNoDevices)
+	}
+	return nil
+}
+
 // proof ends an operation whose last level succeeded. A newer operation may have
 // powered the node on since the reads, so then they prove nothing any more.
-func (op *operation) proof(level int, plugs []PlugProof, took time.Duration) (Proof, error) {
+func (op *operation) proof(p Proof) (Proof, error) {
 	defer op.end(nil)
 	if err := op.fencer.dismiss(op); err != nil {
 		return Proof{}, op.failure(err, nil)
 	}
-	return Proof{
-		Node: op.order.Node, Boot: op.order.Boot, Op: op.order.Op,
-		Level: level, Plugs: plugs, Took: took,
-	}, nil
+	p.Node, p.Boot, p.Op, p.Devices = op.order.Node, op.order.Boot, op.order.Op, op.results
+	return p, nil
 }
 
 // finish ends an operation otherwise; nil means that nothing failed.
@@ -92,64 +104,54 @@ func (op *operation) finish(cause error, failed []LevelFailure) error {
 func (op *operation) failure(cause error, levels []LevelFailure) error {
 	return &Failure{
 		Node: op.order.Node, Action: op.goal.verb, Op: op.order.Op,
-		Commanded: op.commanded.Load(), Cause: cause, Levels: levels,
+		Commanded: op.commanded.Load(), Cause: cause, Levels: levels, Devices: op.results,
 	}
 }
 
 // level drives all devices of a level at once, each to its own end, so that nothing
-// is left half done and untold. Its plugs have reached the goal if the failure is nil.
-func (op *operation) level(ctx context.Context, level int) ([]PlugProof, *LevelFailure) {
+// is left half done and untold. Its plugs have reached the goal if the failure is nil; off was
+// then contradicted by none of the node's other devices.
+func (op *operation) level(ctx context.Context, level int) ([]PlugProof, []Opinion, *LevelFailure) {
 	devices := op.order.Levels[level-1]
+	failure := &LevelFailure{Level: level}
 	if len(devices) == 0 {
-		return nil, op.levelFailed(&LevelFailure{Level: level, Err: ErrNoDevices})
+		failure.Err = ErrNoDevices
+		return nil, nil, op.levelFailed(failure)
 	}
-	var (
-		wg       sync.WaitGroup
-		proofs   = make([][]PlugProof, len(devices))
-		failures = make([]*DeviceFailure, len(devices))
-	)
+	second := op.consult(ctx, level)
+	defer second.end()
+	var wg sync.WaitGroup
+	drives := make([]*drive, len(devices))
 	for i, d := range devices {
-		wg.Go(func() { proofs[i], failures[i] = op.device(ctx, level, d) })
+		drives[i] = newDrive(op, level, d, second)
+		wg.Go(func() { drives[i].drive(ctx) })
 	}
 	wg.Wait()
-	var plugs []PlugProof
-	failure := &LevelFailure{Level: level}
-	for i := range devices {
-		plugs = append(plugs, proofs[i]...)
-		if failures[i] != nil {
-			failure.Devices = append(failure.Devices, *failures[i])
+	for _, d := range drives {
+		if d.failed != nil {
+			failure.Devices = append(failure.Devices, *d.failed)
 		}
 	}
+	var opinions []Opinion
+	var against string
 	if failure.Devices == nil {
-		return plugs, nil
+		opinions, against, failure.Err = second.judge(ctx)
 	}
-	return nil, op.levelFailed(failure)
+	var plugs []PlugProof
+	for _, d := range drives {
+		plugs = append(plugs, d.proofs()...)
+		op.results = append(op.results, d.results(against)...)
+	}
+	if failure.Devices != nil || failure.Err != nil {
+		return nil, nil, op.levelFailed(failure)
+	}
+	return plugs, opinions, nil
 }
 
 func (op *operation) levelFailed(failure *LevelFailure) *LevelFailure {
+	op.log.Warn("level failed", "level", failure.Level, "action", op.goal.verb, "err", failure)
 	op.observe(Step{Level: failure.Level, What: "level failed", Err: failure})
 	return failure
-}
-
-// device drives the plugs of one device within the device's share of time, the wait
-// for its turn included.
-func (op *operation) device(ctx context.Context, level int, device Device) ([]PlugProof, *DeviceFailure) {
-	ctx, cancel := context.WithTimeoutCause(ctx, device.Timeout, errOutOfTime)
-	defer cancel()
-	d := newDrive(op, level, device)
-	if len(d.plugs) == 0 {
-		return nil, d.failure(fmt.Errorf("no plug: %w", ErrNoDevices))
-	}
-	s, err := op.fencer.open(ctx, device, true, nil)
-	if err != nil {
-		d.plugs = nil // nothing was asked of them
-		return nil, d.failure(err)
-	}
-	defer s.end()
-	if err := d.run(ctx, s); err != nil {
-		return nil, d.failure(err)
-	}
-	return d.proofs(), nil
 }
 
 // pass asks, immediately before a command, whether the order still stands. If it
@@ -158,8 +160,10 @@ func (op *operation) pass(ctx context.Context) error {
 	_, _, err := await(ctx, op.fencer, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, op.order.Gate(ctx)
 	})
-	if ctx.Err() != nil {
-		return fmt.Errorf("gate: %w", context.Cause(ctx))
+	if cause := context.Cause(ctx); cause == errOutOfTime {
+		return errGateSilent // which is no trouble of the device
+	} else if cause != nil {
+		return fmt.Errorf("gate: %w", cause)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: %w", ErrCalledOff, err)

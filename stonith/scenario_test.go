@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,15 +27,17 @@ var update = flag.Bool("update", false, "rewrite the expected part of testdata/*
 // TestScenarios plays each script of testdata in virtual time. A script says which
 // devices there are, how they behave and what happens when:
 //
-//	device NAME [plugs=1,2] [power=off] [timeout=10s] [settle=300ms] [BEHAVIOR...]
-//	level NAME...
+//	device NAME [plugs=1,2] [power=off] [timeout=10s] [settle=300ms] [machine] [any_identity] [BEHAVIOR...]
+//	level NAME[/PLUGS]...
+//	target uuid=... serial=...           what the node announced of itself
+//	also NODE NAME/PLUGS...              another node, with this one level, fenced at the same time
 //	at TIME behave NAME [BEHAVIOR...] | power NAME PLUG STATE | cancel
 //	gate refuse=N | gate hang=N          the Nth asking is refused or never answered
-//	run off|on|status
+//	run off|on|status|check [level=N]
 //
 // BEHAVIOR is key=value as in the options of the fake agent. After --- comes what
-// must happen: each step with its time, the outcome, and for each device the calls it
-// got and the power it ended with.
+// must happen: each step with its time, the outcome with its device results and opinions, and
+// for each device the calls it got and the power it ended with.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) < 20 {
@@ -68,7 +71,10 @@ type scenario struct {
 	known   map[string]stonith.Device
 	names   []string
 	levels  [][]stonith.Device
+	also    []stonith.Order
+	machine stonith.Machine
 	verb    string
+	only    int
 	refuse  int
 	hang    int
 	asked   atomic.Int32
@@ -131,11 +137,19 @@ func (s *scenario) parse(words []string) {
 	case "device":
 		s.device(words[0], words[1:])
 	case "level":
-		level := []stonith.Device{}
-		for _, name := range words {
-			level = append(level, s.known[name])
+		s.levels = append(s.levels, s.level(words))
+	case "also":
+		o := order(7, s.level(words[1:]))
+		o.Node = words[0]
+		s.also = append(s.also, o)
+	case "target":
+		for _, w := range words {
+			if key, value, _ := strings.Cut(w, "="); key == "uuid" {
+				s.machine.UUID = value
+			} else {
+				s.machine.Serial = value
+			}
 		}
-		s.levels = append(s.levels, level)
 	case "at":
 		after, err := time.ParseDuration(words[0])
 		if err != nil {
@@ -152,9 +166,25 @@ func (s *scenario) parse(words []string) {
 		}
 	case "run":
 		s.verb = words[0]
+		if len(words) > 1 {
+			s.only, _ = strconv.Atoi(strings.TrimPrefix(words[1], "level="))
+		}
 	default:
 		s.t.Fatalf("what is %q?", verb)
 	}
+}
+
+func (s *scenario) level(names []string) []stonith.Device {
+	level := []stonith.Device{}
+	for _, name := range names {
+		name, plugs, some := strings.Cut(name, "/")
+		d := s.known[name]
+		if some {
+			d.Plugs = strings.Split(plugs, ",")
+		}
+		level = append(level, d)
+	}
+	return level
 }
 
 func (s *scenario) event(verb string, words []string) {
@@ -187,6 +217,10 @@ func (s *scenario) device(name string, words []string) {
 			d.Timeout, _ = time.ParseDuration(value)
 		case "settle":
 			d.Settle, _ = time.ParseDuration(value)
+		case "machine":
+			d.Sees = agents.SeesMachine
+		case "any_identity":
+			d.AnyIdentity = true
 		default:
 			rest = append(rest, w)
 		}
@@ -230,6 +264,14 @@ func behavior(t *testing.T, words []string) (b fake.Behavior) {
 			b.Login = true
 		case "sessions":
 			b.Sessions = n
+		case "uuid":
+			b.UUID = value
+		case "serial":
+			b.Serial = value
+		case "identity":
+			b.Identity = value
+		case "check":
+			b.Check = value
 		default:
 			t.Fatalf("no such behavior: %s", w)
 		}
@@ -244,33 +286,52 @@ func state(word string) (s agents.PowerState) {
 
 func (s *scenario) run(ctx context.Context, f *stonith.Fencer) string {
 	o := order(7, s.levels...)
-	o.Gate, o.Observe = s.gate, s.observe
+	o.Gate, o.Observe, o.Machine, o.Level = s.gate, s.observe, s.machine, s.only
+	var wg sync.WaitGroup
+	others := make([]string, len(s.also))
+	for i, other := range s.also {
+		wg.Go(func() {
+			time.Sleep(time.Duration(i+1) * time.Millisecond) // so that the order of their coming is known
+			_, err := f.Off(ctx, other)
+			others[i] = fmt.Sprintf("\n%-7v %s: %v", time.Since(s.begun), other.Node, err)
+		})
+	}
+	text := s.outcome(ctx, f, o)
+	wg.Wait()
+	return text + strings.Join(others, "")
+}
+
+func (s *scenario) outcome(ctx context.Context, f *stonith.Fencer, o stonith.Order) string {
+	var text []string
 	switch s.verb {
 	case "off":
 		proof, err := f.Off(ctx, o)
 		if err != nil {
 			return failed(err)
 		}
-		text := fmt.Sprintf("proven at level %d:", proof.Level)
 		for _, p := range proof.Plugs {
-			text += " " + p.Device + plugName(p.Plug)
+			text = append(text, p.Device+plugName(p.Plug))
 			if p.WasOff {
-				text += " (was off)"
+				text = append(text, "(was off)")
 			}
 		}
-		return text
+		return fmt.Sprintf("proven at level %d: %s", proof.Level, strings.Join(text, " ")) + results(proof.Devices, proof.Opinions)
 	case "on":
 		if err := f.On(ctx, o); err != nil {
 			return failed(err)
 		}
 		return "is on"
+	case "check":
+		for _, h := range f.Check(ctx, o.Target) {
+			text = append(text, fmt.Sprintf("level %d %s%s: %v (%s), healthy %v, gave way %v, %dms, %q: %s %v", h.Level, h.Device, plugName(h.Plug),
+				h.State, h.Detail, h.Healthy(), h.GaveWay, h.TookMS, h.Trouble, h.Error, h.Identity))
+		}
 	default:
-		var text []string
 		for _, p := range f.Status(ctx, o.Target) {
 			text = append(text, strings.TrimSpace(fmt.Sprintf("level %d %s%s: %v %s %s", p.Level, p.Device, plugName(p.Plug), p.State, p.Detail, p.Error)))
 		}
-		return strings.Join(text, "\n        ")
 	}
+	return strings.Join(text, "\n        ")
 }
 
 func failed(err error) string {
@@ -278,7 +339,22 @@ func failed(err error) string {
 	if !errors.As(err, &failure) {
 		return "not a *Failure: " + err.Error()
 	}
-	return fmt.Sprintf("failed, commanded %v:\n        %s", failure.Commanded, strings.ReplaceAll(err.Error(), "; ", ";\n        "))
+	return fmt.Sprintf("failed, commanded %v:\n        %s", failure.Commanded, strings.ReplaceAll(err.Error(), "; ", ";\n        ")) +
+		results(failure.Devices, nil)
+}
+
+// results gives a line for each device result and opinion.
+func results(devices []stonith.DeviceResult, opinions []stonith.Opinion) (text string) {
+	for _, r := range devices {
+		text += fmt.Sprintf("\n        result %d %s%s: %v (%s), was off %v, commands %d, %dms", r.Level, r.Device, plugName(r.Plug), r.State, r.Detail, r.WasOff, r.Commands, r.TookMS)
+		if r.Error != "" {
+			text += fmt.Sprintf(", %s: %s", r.Trouble, r.Error)
+		}
+	}
+	for _, o := range opinions {
+		text += fmt.Sprintf("\n        opinion %d %s%s: %v (%s) %s", o.Level, o.Device, plugName(o.Plug), o.State, o.Detail, o.Error)
+	}
+	return text
 }
 
 func (s *scenario) gate(ctx context.Context) error {
@@ -297,8 +373,10 @@ func (s *scenario) observe(step stonith.Step) {
 	switch step.What {
 	case "read":
 		text += fmt.Sprintf(" %v (%s)", step.State, step.Detail)
-	case "error":
+	case "error", "identity":
 		text += ": " + step.Err.Error()
+	case "opinion":
+		text += fmt.Sprintf(" %v (%s) %v", step.State, step.Detail, step.Err)
 	case "level failed":
 		text = fmt.Sprintf("level %d failed: %v", step.Level, step.Err)
 	}

@@ -4,141 +4,158 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
 )
 
-const (
-	// closeTime bounds the closing of a handle, which has a context of its own: a BMC
-	// has few session slots, and those of cancelled operations must come back too.
-	closeTime = 500 * time.Millisecond
-	// returnTime is how soon after the end of its context a call must have returned.
-	returnTime = time.Second
-)
-
-// session is one handle on one device, and the device's turn. Every call of the
-// agent runs in a goroutine of its own, so that an agent which ignores its context
-// holds up nobody: the call is left behind, the session is over, and the device
-// stays locked until the call returns and the handle is closed.
+// session is one operation's, or one read's, use of a device, from join to end. Every call
+// of the agent runs in a goroutine of its own, so that an agent which ignores its context
+// holds up nobody: the call is left behind, and the device stays locked until it returns.
 type session struct {
-	fencer *Fencer
-	log    *slog.Logger
+	turns  *turns
 	device Device
-	turn   *turn
-	agent  agents.Agent
-	left   <-chan struct{} // closed when the call that was left behind returns
-	leftBy string          // what that call was
+	order  bool
+	yield  context.CancelCauseFunc // ends a read that is in an order's way
 }
 
-// open waits for the device's turn and makes a handle. An error leaves nothing to close.
-func (f *Fencer) open(ctx context.Context, d Device, order bool, yield context.CancelCauseFunc) (*session, error) {
+// join begins the use of a device: it waits for its turn and for a handle. An error leaves
+// nothing to end.
+func (f *Fencer) join(ctx context.Context, d Device, order bool, yield context.CancelCauseFunc) (*session, error) {
 	if d.Open == nil {
 		return nil, errors.New("open: device has no agent")
 	}
-	t, err := f.turnsOf(d.Name).take(ctx, order, yield)
-	if err != nil {
-		return nil, err
-	}
-	s := &session{fencer: f, log: f.log.With("device", d.Name), device: d, turn: t}
-	_, err = call(ctx, s, "open", func(context.Context) (struct{}, error) {
-		a, err := d.Open()
-		if err == nil && a == nil {
-			err = errors.New("agent gave no handle")
-		}
-		s.agent = a
-		return struct{}{}, err
-	})
+	s := &session{turns: f.turnsOf(d.Name), device: d, order: order, yield: yield}
+	s.turns.enter(s)
+	_, err := call(ctx, s, s.share(), "open", func(context.Context, agents.Agent) (struct{}, error) { return struct{}{}, nil })
 	if err != nil {
 		s.end()
-		return nil, fmt.Errorf("open: %w", err)
+		if _, ok := errors.AsType[*noTurnError](err); !ok {
+			err = fmt.Errorf("open: %w", err)
+		}
+		return nil, err
 	}
 	return s, nil
 }
 
+// end waits for nothing: what is to be closed is closed in the background.
+func (s *session) end() { s.turns.leave(s) }
+
+// share is the time that one call has, so that one lost answer leaves time to ask again.
+func (s *session) share() time.Duration { return s.device.Timeout / 2 }
+
 func (s *session) status(ctx context.Context, plug string) (agents.Reading, error) {
-	return call(ctx, s, "power status", func(ctx context.Context) (agents.Reading, error) {
-		return s.agent.Status(ctx, plug)
+	r, err := call(ctx, s, s.share(), "power status", func(ctx context.Context, a agents.Agent) (agents.Reading, error) {
+		return a.Status(ctx, plug)
 	})
+	if err != nil {
+		r.State = agents.Unknown // a state that comes beside an error is none
+	}
+	return r, err
 }
 
+// command makes the call for which take has got the turn.
 func (s *session) command(ctx context.Context, g goal, plug string) error {
-	_, err := call(ctx, s, g.verb, func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, g.do(s.agent, ctx, plug)
+	_, err := use(ctx, s, s.share(), g.verb, func(ctx context.Context, a agents.Agent) (struct{}, error) {
+		return struct{}{}, g.do(a, ctx, plug)
 	})
 	return err
 }
 
-// end closes the handle and gives the device free, both in the background: nobody
-// waits for the end of a session, and a call that was left behind must return first,
-// since an agent is used by one goroutine at a time.
-func (s *session) end() {
-	s.fencer.start(func() {
-		defer s.turn.done()
-		if s.left != nil {
-			s.waitFor(s.left, s.leftBy)
+// check asks whether the plug may be switched; an agent that cannot tell has no objection.
+func (s *session) check(ctx context.Context, plug string) error {
+	_, err := call(ctx, s, s.share(), "check", func(ctx context.Context, a agents.Agent) (struct{}, error) {
+		if c, ok := a.(agents.Checker); ok {
+			return struct{}{}, c.Check(ctx, plug)
 		}
-		if s.agent == nil {
-			return
+		return struct{}{}, nil
+	})
+	return err
+}
+
+// identity asks whom the plug powers; an agent that cannot tell knows nothing.
+func (s *session) identity(ctx context.Context, limit time.Duration, plug string) (agents.Identity, error) {
+	return call(ctx, s, limit, "identity", func(ctx context.Context, a agents.Agent) (agents.Identity, error) {
+		if i, ok := a.(agents.Identifier); ok {
+			return i.Identity(ctx, plug)
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
-		defer cancel()
-		_, left, err := await(ctx, s.fencer, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, s.agent.Close(ctx)
-		})
-		if left != nil {
-			s.waitFor(left, "close")
-		}
-		if err != nil {
-			s.log.Warn("device handle not closed cleanly", "err", err)
-		}
+		return agents.Identity{}, nil
 	})
 }
 
-// waitFor waits for a call that was left behind, however long it takes.
-func (s *session) waitFor(returned <-chan struct{}, call string) {
-	late := time.NewTimer(returnTime)
-	defer late.Stop()
-	select {
-	case <-returned:
-		return
-	case <-late.C:
+// identify refuses a device that names another machine than the target announced, with an
+// agents.ErrIdentity. Any other error means that it is not known: a device that does not say is no
+// worse than one that cannot be asked. Outlets have names only, and are not asked.
+func (s *session) identify(ctx context.Context, m Machine, limit time.Duration, plug string) error {
+	if s.device.Sees != agents.SeesMachine || s.device.AnyIdentity || !m.known() {
+		return nil
 	}
-	s.turn.hang(call)
-	s.log.Error("device locked by a call that does not return", "call", call)
-	<-returned
-	s.log.Warn("device is free again", "call", call)
+	id, err := s.identity(ctx, limit, plug)
+	if err != nil {
+		return err
+	}
+	switch same, known := SameMachine(m, id); {
+	case same:
+		return nil
+	case known:
+		return mismatch(m, id)
+	default:
+		return errNotComparable
+	}
 }
 
-// call runs one call of the agent. It is given half of the device's time, so that
-// one lost answer leaves time to ask again; when ctx ends it is left behind at once.
-// errLost says that the session is of no more use.
-func call[T any](ctx context.Context, s *session, what string, fn func(context.Context) (T, error)) (T, error) {
-	var none T
-	share, cancel := context.WithTimeoutCause(ctx, s.device.Timeout/2, errNoAnswer)
-	defer cancel()
-	v, left, err := await(share, s.fencer, fn)
-	if left == nil {
-		if err != nil && share.Err() != nil {
-			err = context.Cause(share)
-		}
-		return v, err
+func (s *session) take(ctx context.Context) error { return s.turns.take(ctx, s) }
+
+// call waits for the turn and makes one call.
+func call[T any](ctx context.Context, s *session, limit time.Duration, what string, fn func(context.Context, agents.Agent) (T, error)) (T, error) {
+	if err := s.take(ctx); err != nil {
+		var none T
+		return none, err
 	}
-	if ctx.Err() == nil {
+	return use(ctx, s, limit, what, fn)
+}
+
+// use makes one call of the agent, within limit, and ends the turn. When ctx ends, the call is left
+// behind at once. errLost says that it may never return.
+func use[T any](ctx context.Context, s *session, limit time.Duration, what string, fn func(context.Context, agents.Agent) (T, error)) (T, error) {
+	var none T
+	ts := s.turns
+	if ctx.Err() != nil {
+		ts.release()
+		return none, context.Cause(ctx)
+	}
+	share, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
+	defer cancel()
+	v, left, err := await(share, ts.fencer, func(ctx context.Context) (T, error) {
+		a, err := ts.handle(s.device.Open)
+		if err != nil {
+			return none, err
+		}
+		return fn(ctx, a)
+	})
+	if left != nil && ctx.Err() == nil { // it has to be seen whether the device is of any more use
 		grace := time.NewTimer(returnTime)
 		defer grace.Stop()
 		select {
 		case <-left:
-			return none, errNoAnswer
+			left = nil
 		case <-grace.C:
 			err = errLost
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
 	}
-	s.left, s.leftBy = left, what
-	return none, err
+	if left != nil {
+		ts.abandon(left, what)
+		return none, err
+	}
+	cutShort := err != nil && share.Err() != nil
+	if cutShort {
+		err = context.Cause(share)
+	}
+	ts.note(err, cutShort)
+	ts.release()
+	return v, err
 }
 
 // await runs fn and gives up on it when ctx ends; then left tells when it returns after all.

@@ -2,6 +2,7 @@ package stonith
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -53,7 +54,7 @@ func (f *Fencer) read(ctx context.Context, d Device, plugs []PlugStatus) {
 	ctx, yield := context.WithCancelCause(ctx)
 	defer yield(nil)
 	begun := time.Now()
-	s, err := f.open(ctx, d, false, yield)
+	s, err := f.join(ctx, d, false, yield)
 	if err == nil {
 		defer s.end()
 	}
@@ -68,7 +69,7 @@ func (f *Fencer) read(ctx context.Context, d Device, plugs []PlugStatus) {
 			plugs[i].State, plugs[i].Detail = r.State, r.Detail
 		}
 		plugs[i].Took = time.Since(begun)
-		if err != nil && s != nil && s.left == nil && ctx.Err() == nil {
+		if err != nil && s != nil && ctx.Err() == nil && !errors.Is(err, errLost) {
 			err = nil // this plug's trouble is not the next one's
 		}
 		begun = time.Now()

@@ -54,12 +54,23 @@ type Order struct {
 	Observe func(Step)
 }
 
+// levels gives the numbers of those that are to be used, the first to be tried first.
+func (o Order) levels() []int {
+	var levels []int
+	for i := range o.Levels {
+		if o.Level == 0 || o.Level == i+1 {
+			levels = append(levels, i+1)
+		}
+	}
+	return levels
+}
+
 // Step is one thing that happened to one plug during an operation.
 type Step struct {
 	Level  int // from 1
 	Device string
 	Plug   string
-	What   string // "read", "off", "on", "error", "level failed"
+	What   string // "read", "off", "on", "error", "identity", "opinion", "level failed"
 	State  agents.PowerState
 	Detail string
 	Err    error

@@ -2,104 +2,219 @@ package stonith
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"log/slog"
 	"slices"
 	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/agents"
 )
 
-// turns hands out one device: to one operation at a time, because a BMC mixes up
-// or refuses what it is asked at once; and to orders before reads, because a shot
-// must not wait for monitoring.
+const (
+	// closeTime bounds the closing of a handle, which has a context of its own: a BMC
+	// has few session slots, and those of cancelled operations must come back too.
+	closeTime = 500 * time.Millisecond
+	// returnTime is how soon after the end of its context a call must have returned.
+	returnTime = time.Second
+	// brokenAfter is how many errors in a row make a handle suspect.
+	brokenAfter = 2
+)
+
+// turns hands out one device, call by call, because a device mixes up or refuses what it
+// is asked at once. All who use the device meanwhile share one handle, so that it spends
+// one session. Orders go before reads: while an order uses the device, reads wait,
+// because a shot must not wait for monitoring.
 type turns struct {
+	fencer *Fencer
+	log    *slog.Logger
+
 	mu sync.Mutex
 	// Guarded by mu:
-	held          *turn
-	orders, reads []*turn // waiting, in the order of their coming
+	users  map[*session]bool
+	busy   bool
+	holder *session // who made the call under way; nil while the handle is being closed
+	stuck  string   // the call that holds the device although it should have ended
+	queue  []*waiter
+
+	// Touched only by whose turn it is:
+	agent  agents.Agent // nil when there is no handle
+	failed int          // errors in a row
+	broken bool         // the handle must be replaced
 }
 
-// turn is the right to talk to the device, from take to done.
-type turn struct {
-	of      *turns
-	order   bool
-	yield   context.CancelCauseFunc // ends a read that is in an order's way
+type waiter struct {
+	session *session
 	granted chan struct{}
-	stuck   string // guarded by of.mu: the call that holds the device although it should have ended
 }
 
-// take waits for the device. An order cancels the read that holds it; yield is how.
-func (ts *turns) take(ctx context.Context, order bool, yield context.CancelCauseFunc) (*turn, error) {
-	t := &turn{of: ts, order: order, yield: yield, granted: make(chan struct{})}
-	if ts.queue(t) {
-		return t, nil
-	}
-	select {
-	case <-t.granted:
-		return t, nil
-	case <-ctx.Done():
-	}
-	stuck := ts.leave(t)
-	if stuck != "" {
-		return nil, fmt.Errorf("device is locked by an earlier %s that has not returned: %w", stuck, context.Cause(ctx))
-	}
-	return nil, fmt.Errorf("device is busy: %w", context.Cause(ctx))
-}
-
-// queue reports whether the device was free and is now t's.
-func (ts *turns) queue(t *turn) bool {
+// enter makes s one of the device's users. An order ends the read that is under way.
+func (ts *turns) enter(s *session) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
+	ts.users[s] = true
+	if s.order && ts.holder != nil && !ts.holder.order {
+		ts.holder.yield(errGaveWay)
+	}
+}
+
+// leave is the end of s as a user. The last one's handle is closed, in the background.
+func (ts *turns) leave(s *session) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	delete(ts.users, s)
+	if !ts.busy {
+		ts.busy = true
+		ts.next()
+	}
+}
+
+// take waits for the turn to make one call; release must follow.
+func (ts *turns) take(ctx context.Context, s *session) error {
+	w := &waiter{session: s, granted: make(chan struct{})}
+	ts.mu.Lock()
+	ts.queue = append(ts.queue, w)
+	if !ts.busy {
+		ts.busy = true
+		ts.next()
+	}
+	ts.mu.Unlock()
+	select {
+	case <-w.granted:
+		return nil
+	case <-ctx.Done():
+		return ts.withdraw(w, context.Cause(ctx))
+	}
+}
+
+// withdraw takes back a wait that nobody is interested in any more, and says what it was for.
+func (ts *turns) withdraw(w *waiter, cause error) error {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	i := slices.Index(ts.queue, w)
 	switch {
-	case ts.held == nil:
-		ts.held = t
-		return true
-	case t.order:
-		ts.orders = append(ts.orders, t)
-		if !ts.held.order {
-			ts.held.yield(errGaveWay)
-		}
+	case i < 0: // granted in the same moment
+		ts.next()
+		return cause
+	case ts.stuck != "":
+		cause = &noTurnError{"device is locked by an earlier " + ts.stuck + " that has not returned", cause}
+	case !w.session.order && ts.ordered():
+		cause = &noTurnError{"device is busy", errGaveWay}
 	default:
-		ts.reads = append(ts.reads, t)
+		cause = &noTurnError{"device is busy", cause}
+	}
+	ts.queue = slices.Delete(ts.queue, i, i+1)
+	return cause
+}
+
+// release ends a turn.
+func (ts *turns) release() {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.next()
+}
+
+// next ends a turn, and gives the device to whom it is due. Before that, a handle is closed if
+// it is in doubt or of no more use. Called with mu held, by whose turn it is.
+func (ts *turns) next() {
+	ts.holder = nil
+	if ts.agent != nil && (ts.broken || len(ts.users) == 0) {
+		ts.fencer.start(ts.close)
+		return
+	}
+	ordered := ts.ordered()
+	i := slices.IndexFunc(ts.queue, func(w *waiter) bool { return w.session.order == ordered })
+	if i < 0 {
+		ts.busy = false
+		return
+	}
+	ts.holder = ts.queue[i].session
+	close(ts.queue[i].granted)
+	ts.queue = slices.Delete(ts.queue, i, i+1)
+}
+
+// ordered reports whether an order uses the device. Called with mu held.
+func (ts *turns) ordered() bool {
+	for s := range ts.users {
+		if s.order {
+			return true
+		}
 	}
 	return false
 }
 
-// leave takes back a turn nobody waits for any more, and says what holds the device.
-func (ts *turns) leave(t *turn) (stuck string) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	if ts.held == t { // granted in the same moment
-		ts.next()
-		return ""
+// handle gives the handle, and makes one if there is none.
+func (ts *turns) handle(open func() (agents.Agent, error)) (agents.Agent, error) {
+	if ts.agent != nil {
+		return ts.agent, nil
 	}
-	same := func(o *turn) bool { return o == t }
-	ts.orders = slices.DeleteFunc(ts.orders, same)
-	ts.reads = slices.DeleteFunc(ts.reads, same)
-	return ts.held.stuck
+	a, err := open()
+	if err != nil {
+		return nil, err
+	}
+	if a == nil {
+		return nil, errors.New("agent gave no handle")
+	}
+	ts.agent = a
+	return a, nil
 }
 
-// next gives the device to whom it is due. Called with mu held.
-func (ts *turns) next() {
-	queue := &ts.orders
-	if len(*queue) == 0 {
-		queue = &ts.reads
-	}
-	if len(*queue) == 0 {
-		ts.held = nil
+// note judges the handle by how a call ended. One that was cut short may have left an answer
+// on its way or a session half made.
+func (ts *turns) note(err error, cutShort bool) {
+	if err == nil {
+		ts.failed = 0
 		return
 	}
-	ts.held, *queue = (*queue)[0], (*queue)[1:]
-	close(ts.held.granted)
+	ts.failed++
+	ts.broken = cutShort || ts.failed >= brokenAfter
 }
 
-func (t *turn) done() {
-	t.of.mu.Lock()
-	defer t.of.mu.Unlock()
-	t.of.next()
+// abandon ends a turn once the call that was left behind has returned, however long that takes.
+func (ts *turns) abandon(returned <-chan struct{}, call string) {
+	ts.fencer.start(func() {
+		ts.waitFor(returned, call)
+		ts.broken = true
+		ts.release()
+	})
+}
+
+// close closes the handle and ends the turn.
+func (ts *turns) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+	defer cancel()
+	_, left, err := await(ctx, ts.fencer, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, ts.agent.Close(ctx)
+	})
+	if left != nil {
+		ts.waitFor(left, "close")
+	}
+	if err != nil {
+		ts.log.Warn("device handle not closed cleanly", "err", err)
+	}
+	ts.agent, ts.failed, ts.broken = nil, 0, false
+	ts.release()
+}
+
+// waitFor waits for a call that was left behind, and says so when it should have returned.
+func (ts *turns) waitFor(returned <-chan struct{}, call string) {
+	late := time.NewTimer(returnTime)
+	defer late.Stop()
+	select {
+	case <-returned:
+		return
+	case <-late.C:
+	}
+	ts.hang(call)
+	ts.log.Error("device locked by a call that does not return", "call", call)
+	<-returned
+	ts.hang("")
+	ts.log.Warn("device is free again", "call", call)
 }
 
 // hang notes what keeps the device, for those who wait.
-func (t *turn) hang(call string) {
-	t.of.mu.Lock()
-	defer t.of.mu.Unlock()
-	t.stuck = call
+func (ts *turns) hang(call string) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	ts.stuck = call
 }
