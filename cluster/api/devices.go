@@ -43,12 +43,12 @@ type DeviceIdentity struct {
 // Rehearsal is when a device was last proven to cut its node's power: by a rehearsal, or
 // because it was needed.
 type Rehearsal struct {
-	Device string    `json:"device"`
-	Level  int       `json:"level"`
-	At     time.Time `json:"at,omitzero"` // absent: never
-	OffMS  int64     `json:"off_ms,omitempty"`
-	ReadBy string    `json:"executor,omitempty"`
-	Op     uint64    `json:"op,omitempty"`
+	Device   string    `json:"device"`
+	Level    int       `json:"level"`
+	At       time.Time `json:"at,omitzero"` // absent: never
+	OffMS    int64     `json:"off_ms,omitempty"`
+	Executor string    `json:"executor,omitempty"`
+	Op       uint64    `json:"op,omitempty"`
 }
 
 // FenceHistory is the fencing operations that the cluster remembers, newest first.
@@ -71,14 +71,14 @@ type FenceAttempt struct {
 
 // DeviceResult is what one attempt did at one plug, and how that ended.
 type DeviceResult struct {
-	Level    int    `json:"level"`
+	Level    int    `json:"level"` // from 1
 	Device   string `json:"device"`
 	Plug     string `json:"plug,omitempty"`
 	State    string `json:"state"` // that was read last
 	Detail   string `json:"detail,omitempty"`
 	WasOff   bool   `json:"was_off"`  // off before any command
 	Commands int    `json:"commands"` // that were sent
+	TookMS   int64  `json:"took_ms"`
 	Trouble  string `json:"trouble,omitempty"`
 	Error    string `json:"error,omitempty"`
-	TookMS   int64  `json:"took_ms"`
 }

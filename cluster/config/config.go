@@ -117,7 +117,7 @@ var (
 
 		HealthInterval:   5 * time.Minute,
 		RehearsalAge:     90 * 24 * time.Hour,
-		StormWindow:      2 * time.Minute,
+		StormWindow:      time.Minute,
 		QuarantineAfter:  3,
 		QuarantineWindow: time.Hour,
 		QuarantineTime:   10 * time.Minute,

@@ -87,7 +87,7 @@ func TestDefaultsAndTypes(t *testing.T) {
 		Name: "web", KeyFile: "/etc/hamgr/cluster.key", DetectionTime: 3 * time.Second,
 		Port: 7846, DataDir: "/var/lib/hamgr", FenceAction: "reboot", OnQuorumLoss: "stop",
 		HealthInterval: 5 * time.Minute, RehearsalAge: 90 * 24 * time.Hour,
-		StormWindow: 2 * time.Minute, QuarantineAfter: 3, QuarantineWindow: time.Hour, QuarantineTime: 10 * time.Minute,
+		StormWindow: time.Minute, QuarantineAfter: 3, QuarantineWindow: time.Hour, QuarantineTime: 10 * time.Minute,
 	}
 	if cfg.Cluster != wantCluster {
 		t.Errorf("cluster: %+v", cfg.Cluster)

@@ -36,6 +36,8 @@ type Log interface {
 type Fencer interface {
 	Off(ctx context.Context, o stonith.Order) (stonith.Proof, error)
 	On(ctx context.Context, o stonith.Order) error
+	// Check reads the target's devices, and changes nothing.
+	Check(ctx context.Context, t stonith.Target) []stonith.Health
 }
 
 // Config is what a coordinator works with. All of it is safe for concurrent use.
@@ -44,9 +46,17 @@ type Config struct {
 	Boot          string
 	DetectionTime time.Duration
 	FenceAction   state.FenceAction // against failed nodes
-	Seed          state.Configure   // the configuration file's nodes and groups
-	Replicated    Log
-	Fencer        Fencer
+	// Machine is what this host says of its hardware.
+	Machine state.Machine
+	// Policy is when not to shoot, or not to switch on again.
+	Policy scheduler.Policy
+	// HealthInterval is how often each node reads the fence devices; 0 is never.
+	HealthInterval time.Duration
+	Seed           state.Configure // the configuration file's nodes and groups
+	Replicated     Log
+	Fencer         Fencer
+	// Elsewhere reaches the other nodes; nil if that cannot be, then this node does all by itself.
+	Elsewhere Elsewhere
 	// State gives the newest state that is applied here.
 	State func() *state.State
 	// Look gives what is known of every other configured node right now.
@@ -58,12 +68,14 @@ type Config struct {
 
 // Coordinator acts while this node leads. Its methods are safe for concurrent use.
 type Coordinator struct {
-	cfg   Config
-	wake  chan struct{}
-	watch *watch
+	cfg     Config
+	wake    chan struct{}
+	watch   *watch
+	devices *devices
 
 	mu      sync.Mutex
 	leading bool              // a term of office is under way
+	ticked  time.Time         // up to when this term's time is in the state's clock
 	began   time.Time         // when it began
 	hellos  map[string]heard  // by node; what each said last in this term
 	riddles map[string]string // by node; what a new boot has to repeat before it is believed
@@ -85,6 +97,7 @@ func New(cfg Config) *Coordinator {
 		shots:   map[uint64]*shot{},
 		talks:   map[uint64]*talk{},
 		failing: map[failure]time.Time{},
+		devices: newDevices(),
 	}
 	c.watch = newWatch(cfg)
 	return c
@@ -131,6 +144,9 @@ func (c *Coordinator) lead(ctx context.Context) {
 	}
 	c.begin()
 	defer c.end()
+	var background sync.WaitGroup
+	defer func() { resign(); background.Wait() }()
+	background.Go(func() { c.watchDevices(ctx) })
 	c.cfg.Log.Info("acting as coordinator", "node", c.cfg.Self)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -145,7 +161,7 @@ func (c *Coordinator) lead(ctx context.Context) {
 				return
 			}
 		}
-		timer.Reset(c.watch.next(c.cfg.Look()))
+		timer.Reset(c.nextLook())
 		select {
 		case <-ctx.Done():
 		case <-c.wake:
@@ -160,6 +176,8 @@ func (c *Coordinator) begin() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leading, c.settled, c.began = true, false, time.Now()
+	c.ticked = c.began
+	c.devices.forget()
 	c.refusedFile = false
 	clear(c.hellos)
 	clear(c.riddles)
@@ -176,6 +194,15 @@ func (c *Coordinator) end() {
 		}
 		delete(c.talks, op)
 	}
+}
+
+// nextLook is in what time something may be due that nobody wakes the coordinator for.
+func (c *Coordinator) nextLook() time.Duration {
+	wait := c.watch.next(c.cfg.Look())
+	if ms := scheduler.Next(c.cfg.State(), c.view()); ms > 0 {
+		wait = min(wait, time.Duration(ms)*time.Millisecond)
+	}
+	return wait
 }
 
 // maxRounds bounds how often one step plans anew because its own commits changed the
@@ -250,7 +277,7 @@ func (c *Coordinator) commitPlanned(ctx context.Context, a scheduler.Action) (bo
 // commit proposes a command. An error of the state is returned with the state's
 // result; without a result the outcome may be unknown.
 func (c *Coordinator) commit(ctx context.Context, cmd state.Command) (*state.Result, error) {
-	cmd.At = time.Now().UnixMilli()
+	cmd.At, cmd.Elapsed = time.Now().UnixMilli(), c.tick()
 	b, err := cmd.Encode()
 	if err != nil {
 		return nil, err
@@ -294,6 +321,10 @@ func (c *Coordinator) logCommitted(cmd state.Command, res *state.Result, reason 
 		log.Info("fencing called off", "op", cmd.CallOff.Op, "reason", reason)
 	case cmd.Shoot != nil:
 		log.Info("fencing started", "op", cmd.Shoot.Op, "executor", cmd.Shoot.Executor, "reason", reason)
+	case cmd.Standby != nil:
+		log.Info("standby changed", "node", cmd.Standby.Node, "standby", cmd.Standby.On, "by", cmd.Standby.By)
+	case cmd.Confirm != nil:
+		log.Warn("an operator says that the node is down", "node", cmd.Confirm.Node, "boot", cmd.Confirm.Boot, "by", cmd.Confirm.By, "force", cmd.Confirm.Force, "reason", cmd.Confirm.Reason)
 	case cmd.Grant != nil:
 		log.Info("group granted", "group", cmd.Grant.Group, "node", cmd.Grant.Node, "token", res.Token, "reason", reason)
 	case cmd.Stop != nil:

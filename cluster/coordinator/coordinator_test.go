@@ -148,6 +148,8 @@ func (o *office) Off(ctx context.Context, order stonith.Order) (stonith.Proof, e
 	return stonith.Proof{Node: order.Node, Boot: order.Boot, Op: order.Op, Level: 1, Plugs: []stonith.PlugProof{off}}, nil
 }
 
+func (o *office) Check(context.Context, stonith.Target) []stonith.Health { return nil }
+
 func (o *office) On(context.Context, stonith.Order) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

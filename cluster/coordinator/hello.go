@@ -20,6 +20,8 @@ type Hello struct {
 	Digest  string            `json:"digest"`  // of its configuration file
 	Applied uint64            `json:"applied"`
 	Found   map[string]string `json:"found,omitempty"`
+	// Machine is what the host says of its hardware; empty fields are not known.
+	Machine state.Machine `json:"machine,omitzero"`
 	// Ask says that the node trusts nothing that it knew before (it just started, or stood
 	// still), and needs an answer that a committed entry stands behind.
 	Ask bool `json:"ask,omitempty"`
@@ -61,8 +63,10 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 		}
 	}
 	c.noteHello(from, h, s.Applied)
-	if n.Boot != h.Boot || n.Session != h.Session || !n.Up || !maps.Equal(found(s, from), unheld(s, from, h)) {
-		if _, err := c.commit(ctx, state.Command{Join: &state.Join{Node: from, Boot: h.Boot, Session: h.Session, Found: h.Found}}); err != nil {
+	if n.Boot != h.Boot || n.Session != h.Session || !n.Up || h.Machine != (state.Machine{}) && h.Machine != n.Machine ||
+		!maps.Equal(found(s, from), unheld(s, from, h)) {
+		join := state.Join{Node: from, Boot: h.Boot, Session: h.Session, Found: h.Found, Machine: h.Machine}
+		if _, err := c.commit(ctx, state.Command{Join: &join}); err != nil {
 			return Welcome{}, err
 		}
 		if n.Boot != h.Boot || !n.Up {

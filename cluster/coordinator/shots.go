@@ -56,16 +56,18 @@ func (c *Coordinator) startShot(ctx context.Context, o *state.Operation) {
 // for a pause that grows with the failures.
 func (c *Coordinator) attempt(ctx context.Context, o state.Operation) {
 	var err error
-	if o.Phase == state.ProvenOff || o.Action == state.FenceOn {
+	over := c.devices.shoot(ctx, deviceNames(c.cfg.Levels(o.Node)))
+	if o.PowersOn() {
 		err = c.powerOn(ctx, o)
 	} else {
 		err = c.powerOff(ctx, o)
 	}
+	over()
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	c.cfg.Log.Error("fencing attempt failed", "node", o.Node, "boot", o.Boot, "op", o.ID, "action", o.Action, "attempt", o.Attempts, "err", err)
-	failed := state.Command{ShotFailed: &state.ShotFailed{Op: o.ID, Executor: c.cfg.Self, Error: err.Error()}}
+	c.cfg.Log.Error("fencing attempt failed", "node", o.Node, "boot", o.Boot, "op", o.ID, "action", o.Action, "executor", o.Executor, "attempt", o.Attempts, "err", err)
+	failed := state.Command{ShotFailed: &state.ShotFailed{Op: o.ID, Executor: o.Executor, Error: err.Error(), Devices: failedDevices(err)}}
 	if _, err := c.commit(ctx, failed); err != nil && ctx.Err() == nil {
 		c.cfg.Log.Warn("failed attempt not recorded", "op", o.ID, "err", err)
 	}
@@ -84,19 +86,54 @@ func retryPause(failures int) time.Duration {
 
 // powerOff obtains proof (b) and commits it.
 func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
-	proof, err := c.cfg.Fencer.Off(ctx, c.orderFor(o))
+	proof, err := c.off(ctx, o)
 	if err != nil {
 		return err
 	}
 	if err := c.contradicted(ctx, o, proof); err != nil {
 		return err
 	}
-	cmd := state.Command{ShotProven: &state.ShotProven{Op: o.ID, Executor: c.cfg.Self, Evidence: evidence(proof)}}
+	cmd := state.Command{ShotProven: &state.ShotProven{
+		Op: o.ID, Executor: o.Executor, Evidence: evidence(proof),
+		Devices: deviceResults(proof.Devices), Opinions: opinions(proof),
+	}}
 	if _, err := c.commit(ctx, cmd); err != nil {
 		return fmt.Errorf("%s is off, but that was not committed: %w", o.Node, err)
 	}
-	c.cfg.Log.Warn("node proven off", "node", o.Node, "boot", o.Boot, "op", o.ID, "level", proof.Level, "took", proof.Took.Round(time.Millisecond))
+	c.cfg.Log.Warn("node proven off", "node", o.Node, "boot", o.Boot, "op", o.ID, "level", proof.Level, "executor", o.Executor, "took", proof.Took.Round(time.Millisecond))
 	return nil
+}
+
+// off has the operation's executor switch the node off.
+func (c *Coordinator) off(ctx context.Context, o state.Operation) (stonith.Proof, error) {
+	if o.Executor == c.cfg.Self {
+		return c.cfg.Fencer.Off(ctx, c.orderFor(o))
+	}
+	if c.cfg.Elsewhere == nil {
+		return stonith.Proof{}, fmt.Errorf("operation %d is %s's: no way to it", o.ID, o.Executor)
+	}
+	c.tell(o.ID, Progress{Op: o.ID, Phase: o.Phase, Text: o.Executor + " is to do it"})
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go c.guardExecutor(ctx, o.Executor, cancel)
+	proof, err := c.cfg.Elsewhere.Off(ctx, o, machine(c.cfg.State(), o.Node))
+	if gone := context.Cause(ctx); err != nil && errors.Is(gone, errExecutorGone) {
+		return stonith.Proof{}, fmt.Errorf("%w: %w", gone, err)
+	}
+	return proof, err
+}
+
+var errExecutorGone = errors.New("the executor does not answer any more")
+
+// guardExecutor gives up on an executor that fails itself: the next attempt is another node's. What
+// it had begun is harmless: each of its commands needs this node's word.
+func (c *Coordinator) guardExecutor(ctx context.Context, executor string, giveUp context.CancelCauseFunc) {
+	for pause(ctx, c.cfg.DetectionTime/4) {
+		if c.view().Nodes[executor].Gone != "" {
+			giveUp(errExecutorGone)
+			return
+		}
+	}
 }
 
 // contradicted refuses a proof against a node that is heard after its power was first read off:
@@ -120,6 +157,47 @@ func (c *Coordinator) contradicted(ctx context.Context, o state.Operation, proof
 
 var errConflict = errors.New("device and node contradict each other")
 
+// failedDevices gives what a failed attempt did, device by device.
+func failedDevices(err error) []state.DeviceResult {
+	var failure *stonith.Failure
+	if !errors.As(err, &failure) {
+		return nil
+	}
+	return deviceResults(failure.Devices)
+}
+
+func deviceResults(results []stonith.DeviceResult) []state.DeviceResult {
+	var all []state.DeviceResult
+	for _, r := range results {
+		all = append(all, state.DeviceResult{
+			Level: r.Level, Device: r.Device, Plug: r.Plug, State: r.State.String(), Detail: r.Detail, WasOff: r.WasOff,
+			Commands: r.Commands, TookMS: r.TookMS, Trouble: string(r.Trouble), Error: r.Error,
+		})
+	}
+	return all
+}
+
+// opinions are the lines of a proof on what the node's other devices said meanwhile.
+func opinions(p stonith.Proof) []string {
+	var lines []string
+	for _, o := range p.Opinions {
+		line := o.Device
+		if o.Plug != "" {
+			line += " plug " + o.Plug
+		}
+		if o.Error != "" {
+			line += ": no answer: " + o.Error
+		} else {
+			line += ": reads " + o.State.String()
+			if o.Detail != "" {
+				line += " (" + o.Detail + ")"
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
 func evidence(p stonith.Proof) []string {
 	var lines []string
 	for _, plug := range p.Plugs {
@@ -138,7 +216,13 @@ func evidence(p stonith.Proof) []string {
 
 // powerOn ends an operation by switching its node on.
 func (c *Coordinator) powerOn(ctx context.Context, o state.Operation) error {
-	if err := c.cfg.Fencer.On(ctx, c.orderFor(o)); err != nil {
+	var err error
+	if o.Executor == c.cfg.Self || c.cfg.Elsewhere == nil {
+		err = c.cfg.Fencer.On(ctx, c.orderFor(o))
+	} else {
+		err = c.cfg.Elsewhere.On(ctx, o, machine(c.cfg.State(), o.Node))
+	}
+	if err != nil {
 		return err
 	}
 	if _, err := c.commit(ctx, state.Command{PoweredOn: &state.PoweredOn{Op: o.ID}}); err != nil {
@@ -150,25 +234,28 @@ func (c *Coordinator) powerOn(ctx context.Context, o state.Operation) error {
 
 func (c *Coordinator) orderFor(o state.Operation) stonith.Order {
 	return stonith.Order{
-		Target:  stonith.Target{Node: o.Node, Boot: o.Boot, Levels: c.cfg.Levels(o.Node)},
+		Target: stonith.Target{
+			Node: o.Node, Boot: o.Boot, Levels: c.cfg.Levels(o.Node), Machine: machine(c.cfg.State(), o.Node),
+		},
 		Op:      o.ID,
-		Gate:    func(ctx context.Context) error { return c.stands(ctx, o) },
+		Level:   o.Level,
+		Gate:    func(ctx context.Context) error { return c.Stands(ctx, o, c.cfg.Self) },
 		Observe: func(s stonith.Step) { c.follow(o, s) },
 	}
 }
 
-// stands is asked before each command to a device: it proves that this node still leads and that
-// the operation is still the one that was committed, against the same boot.
-func (c *Coordinator) stands(ctx context.Context, o state.Operation) error {
+// Stands is asked before each command to a device: it proves that this node still leads and that
+// the operation is still the one that was committed, against the same boot, and the executor's.
+func (c *Coordinator) Stands(ctx context.Context, o state.Operation, executor string) error {
 	if err := c.barrier(ctx); err != nil {
 		return fmt.Errorf("leadership is not certain: %w", err)
 	}
 	s := c.cfg.State()
 	now := s.Operations[o.ID]
 	switch {
-	case now == nil || !now.Open() || now.Phase != o.Phase:
+	case now == nil || !now.Open() || now.Phase != o.Phase || now.Action != o.Action || now.Node != o.Node:
 		return fmt.Errorf("operation %d is over", o.ID)
-	case now.Executor != c.cfg.Self:
+	case now.Executor != executor:
 		return fmt.Errorf("operation %d is %s's now", o.ID, now.Executor)
 	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot != o.Boot:
 		return fmt.Errorf("%s is in boot %s, not in %s", o.Node, s.Nodes[o.Node].Boot, o.Boot)

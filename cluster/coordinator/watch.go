@@ -160,12 +160,17 @@ func (c *Coordinator) view() scheduler.View {
 		Busy:        map[uint64]bool{},
 		Settled:     c.settled,
 		FenceAction: c.cfg.FenceAction,
+		Policy:      c.cfg.Policy,
+		Since:       c.sinceTick(),
 	}
 	for node, s := range look {
 		v.Nodes[node] = c.watch.liveness(s, c.hellos[node])
 	}
 	for op := range c.shots {
 		v.Busy[op] = true
+	}
+	if c.leading {
+		v.Executors = c.executors(c.cfg.State(), v)
 	}
 	return v
 }

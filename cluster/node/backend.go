@@ -124,16 +124,23 @@ func (b backend) fenceHere(ctx context.Context, req api.FenceRequest, observe fu
 	if _, ok := b.n.Config.Node(req.Node); !ok {
 		return api.FenceResult{}, b.unknownNode(req.Node)
 	}
-	if len(levels(b.n.Config, req.Node, b.n.Log)) == 0 {
+	if req.By == "" || req.By == state.ByCluster {
+		req.By = "operator"
+	}
+	if req.Action == api.ActionConfirm {
+		return b.confirmHere(ctx, req)
+	}
+	have := len(levels(b.n.Config, req.Node, b.n.Log))
+	if have == 0 {
 		return api.FenceResult{}, &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("node %s has no fence device", req.Node), Hint: "add one to its fencing in hamgr.toml"}
 	}
 	if req.Node == b.n.Self && len(b.n.Config.Nodes) == 1 {
 		return api.FenceResult{}, &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("%s is the only node: nobody else can fence it", req.Node)}
 	}
-	order := state.Order{Node: req.Node, Action: state.FenceAction(req.Action), Reason: req.Reason, By: req.By}
-	if order.By == "" || order.By == state.ByCluster {
-		order.By = "operator"
+	if req.Level > have {
+		return api.FenceResult{}, &api.Error{Code: api.ErrInvalid, Message: fmt.Sprintf("node %s has no level %d of fencing", req.Node, req.Level), Hint: fmt.Sprintf("it has %d", have)}
 	}
+	order := state.Order{Node: req.Node, Action: state.FenceAction(req.Action), Level: req.Level, Reason: req.Reason, By: req.By}
 	if order.Reason == "" {
 		order.Reason = "ordered by " + order.By
 	}
@@ -152,10 +159,30 @@ func (b backend) fenceHere(ctx context.Context, req api.FenceRequest, observe fu
 		res.Note = "fenced, but not powered on yet: " + op.Error
 	case op.Phase == state.CalledOff:
 		return res, &api.Error{Code: api.ErrFailed, Message: "called off: " + op.Note}
+	case req.Action == api.ActionRehearse && (op.Proof == nil || op.Proof.Kind != state.PowerOff):
+		return res, &api.Error{Code: api.ErrFailed, Message: fmt.Sprintf("the rehearsal of level %d failed: %s", req.Level, op.Note), Hint: "hamgr fence history " + req.Node}
 	default:
 		res.Note = op.Note
 	}
 	return res, nil
+}
+
+// confirmHere takes an operator's word that a node is down.
+func (b backend) confirmHere(ctx context.Context, req api.FenceRequest) (api.FenceResult, error) {
+	began := time.Now()
+	word := state.Confirm{Node: req.Node, By: req.By, Reason: req.Reason, Force: req.Force}
+	op, err := b.n.coord.Confirm(ctx, word)
+	if errors.Is(err, coordinator.ErrAlive) {
+		return api.FenceResult{}, &api.Error{Code: api.ErrUnsafe, Message: err.Error(),
+			Hint: "if it runs all the same and this is confirmed, two nodes write; fence it: hamgr fence off " + req.Node}
+	}
+	if err != nil {
+		return api.FenceResult{}, fenceError(op, err)
+	}
+	return api.FenceResult{
+		Schema: api.Schema, Op: op.ID, Node: op.Node, Boot: op.Boot, Action: req.Action,
+		Phase: api.PhaseDone, Proof: proofText(op.Proof), Note: op.Note, TookMS: time.Since(began).Milliseconds(),
+	}, nil
 }
 
 // fenceError says what became of an operation that was not followed to its end.
@@ -234,6 +261,8 @@ func proofText(p *state.Proof) string {
 		return "power read back off: " + strings.Join(p.Evidence, "; ")
 	case p.Kind == state.NewBoot:
 		return "came back with a new boot"
+	case p.Kind == state.OperatorWord:
+		return "an operator's word: " + strings.Join(p.Evidence, "; ")
 	default:
 		return "stopped cleanly"
 	}

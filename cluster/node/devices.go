@@ -2,22 +2,195 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
+	"github.com/hamgr/hamgr/cluster/coordinator"
+	"github.com/hamgr/hamgr/cluster/state"
 )
+
+// The verbs that any node passes on to the coordinator for its operator.
+const (
+	verbDevices = "devices" // nothing -> []api.DeviceHealth, as they were last read
+	verbTest    = "test"    // testRequest -> []api.DeviceHealth, read now
+	verbSetNode = "node"    // api.NodeRequest -> api.NodeResult
+)
+
+type testRequest struct {
+	Node string `json:"node,omitempty"`
+}
 
 // FenceTest has every node that may have to use a fence device read it.
 func (b backend) FenceTest(ctx context.Context, node string) (api.FenceTest, error) {
-	return api.FenceTest{}, errors.ErrUnsupported
-}
-
-// FenceHistory gives the operations that are remembered.
-func (b backend) FenceHistory(ctx context.Context, node string) (api.FenceHistory, error) {
-	return api.FenceHistory{}, errors.ErrUnsupported
+	if _, ok := b.n.Config.Node(node); !ok && node != "" {
+		return api.FenceTest{}, b.unknownNode(node)
+	}
+	t := api.FenceTest{Node: node, Devices: []api.DeviceHealth{}}
+	return t, b.throughCoordinator(ctx, verbTest, testRequest{node}, &t.Devices)
 }
 
 // SetNode has the coordinator commit what a node may be used for.
 func (b backend) SetNode(ctx context.Context, req api.NodeRequest) (api.NodeResult, error) {
-	return api.NodeResult{}, errors.ErrUnsupported
+	if _, ok := b.n.Config.Node(req.Node); !ok {
+		return api.NodeResult{}, b.unknownNode(req.Node)
+	}
+	var r api.NodeResult
+	return r, b.throughCoordinator(ctx, verbSetNode, req, &r)
+}
+
+// throughCoordinator asks the coordinator, wherever it is, while the leadership moves too.
+func (b backend) throughCoordinator(ctx context.Context, verb string, question, result any) error {
+	d := b.n.Config.Cluster.DetectionTime
+	patience := time.Now().Add(2 * d)
+	for {
+		name, known := b.n.replicated.Coordinator()
+		err := error(coordinator.ErrNotCoordinator)
+		switch {
+		case known && name == b.n.Self:
+			var a answer
+			if a, err = b.coordinated(ctx, b.n.Self, verb, mustMarshal(question)); err == nil {
+				return json.Unmarshal(a.Body, result)
+			}
+		case known:
+			err = b.n.peers.tell(ctx, name, verb, question, result)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, coordinator.ErrNotCoordinator) && !errors.Is(err, errTransport):
+			return verdict(err)
+		case time.Now().After(patience), !sleep(ctx, d/10):
+			if errors.Is(err, errTransport) {
+				return &api.Error{Code: api.ErrUnknownOutcome, Message: err.Error(), Hint: "hamgr status shows whether it was done"}
+			}
+			return noCoordinator()
+		}
+	}
+}
+
+// verdict gives an error of the state its code.
+func verdict(err error) error {
+	var told *api.Error
+	switch {
+	case errors.As(err, &told):
+		return err
+	case errors.Is(err, state.ErrUnknown):
+		return &api.Error{Code: api.ErrNotFound, Message: err.Error()}
+	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrSuperseded):
+		return &api.Error{Code: api.ErrUnsafe, Message: err.Error()}
+	}
+	return err
+}
+
+// coordinated is the coordinator's side.
+func (b backend) coordinated(ctx context.Context, peer, verb string, body []byte) (answer, error) {
+	if !b.n.replicated.IsCoordinator() {
+		return answer{}, coordinator.ErrNotCoordinator
+	}
+	switch verb {
+	case verbDevices:
+		return answer{Body: mustMarshal(deviceHealth(b.n.coord.Devices()))}, nil
+	case verbTest:
+		return asked(body, func(r testRequest) (any, error) {
+			seen, err := b.n.coord.TestDevices(ctx, r.Node)
+			return deviceHealth(seen), err
+		})
+	case verbSetNode:
+		return asked(body, func(r api.NodeRequest) (any, error) {
+			if r.By == "" || r.By == state.ByCluster {
+				r.By = "operator"
+			}
+			if peer != b.n.Self {
+				r.By += " on " + peer
+			}
+			return b.setNode(ctx, r)
+		})
+	}
+	return answer{}, fmt.Errorf("verb %q: %w", verb, api.ErrNotFound)
+}
+
+func (b backend) setNode(ctx context.Context, r api.NodeRequest) (api.NodeResult, error) {
+	res := api.NodeResult{Node: r.Node, Standby: r.Standby}
+	if n := b.n.replica.State().Nodes[r.Node]; n != nil {
+		res.Changed = n.Standby != r.Standby
+	}
+	if res.Changed {
+		if err := b.n.coord.SetStandby(ctx, r.Node, r.Standby, r.By); err != nil {
+			return api.NodeResult{}, err
+		}
+	}
+	res.Holds = append([]string{}, b.n.replica.State().Holds(r.Node)...)
+	return res, nil
+}
+
+// devices gives how the fence devices were last found, as the coordinator knows; nothing if it does
+// not answer soon, since a status must not wait.
+func (n *Node) devices(ctx context.Context) []api.DeviceHealth {
+	name, known := n.replicated.Coordinator()
+	switch {
+	case !known:
+		return nil
+	case name == n.Self:
+		return deviceHealth(n.coord.Devices())
+	}
+	ctx, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/4)
+	defer cancel()
+	var all []api.DeviceHealth
+	if err := n.peers.tell(ctx, name, verbDevices, struct{}{}, &all); err != nil {
+		n.Log.Debug("health of the fence devices not known", "coordinator", name, "err", err)
+		return nil
+	}
+	return all
+}
+
+func deviceHealth(seen []coordinator.Observation) []api.DeviceHealth {
+	all := []api.DeviceHealth{}
+	for _, o := range seen {
+		all = append(all, api.DeviceHealth{
+			Node: o.Target, Level: o.Level, Device: o.Device, Agent: o.Agent, Plug: o.Plug, ReadBy: o.Reader, OK: o.Healthy(),
+			State: o.State.String(), Detail: o.Detail, Trouble: string(o.Trouble), Error: o.Error,
+			Identity: api.DeviceIdentity{UUID: o.Identity.UUID, Serial: o.Identity.Serial, Name: o.Identity.Name},
+			AgeMS:    time.Since(o.At).Milliseconds(), TookMS: o.TookMS,
+		})
+	}
+	return all
+}
+
+// FenceHistory gives the operations that are remembered.
+func (b backend) FenceHistory(_ context.Context, node string) (api.FenceHistory, error) {
+	if _, ok := b.n.Config.Node(node); !ok && node != "" {
+		return api.FenceHistory{}, b.unknownNode(node)
+	}
+	s := b.n.replica.State()
+	h := api.FenceHistory{Node: node, Operations: []api.Operation{}}
+	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.Operations))) {
+		o := s.Operations[id]
+		if node != "" && o.Node != node {
+			continue
+		}
+		st := operationStatus(o)
+		st.Attempts = attempts(o)
+		h.Operations = append(h.Operations, st)
+	}
+	return h, nil
+}
+
+func attempts(o *state.Operation) []api.FenceAttempt {
+	var all []api.FenceAttempt
+	for _, a := range o.Trail {
+		at := api.FenceAttempt{
+			Executor: a.Executor, At: displayTime(a.At), Proven: a.Proven, Error: a.Error,
+			Devices: []api.DeviceResult{}, Opinions: a.Opinions,
+		}
+		for _, d := range a.Devices {
+			at.Devices = append(at.Devices, api.DeviceResult(d))
+		}
+		all = append(all, at)
+	}
+	return all
 }

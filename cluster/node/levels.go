@@ -28,12 +28,21 @@ func levels(c *config.Config, node string, log *slog.Logger) [][]stonith.Device 
 			devices = append(devices, stonith.Device{
 				Name: p.Device.Name, Agent: p.Device.Agent, Plugs: p.Plugs,
 				Timeout: p.Device.Timeout, Settle: p.Device.Settle,
+				Sees: sees(options), AnyIdentity: p.Device.Identity == config.IdentityIgnore,
 				Open: func() (agents.Agent, error) { return options.Open(log.With("device", p.Device.Name)) },
 			})
 		}
 		all = append(all, devices)
 	}
 	return all
+}
+
+// sees is whose power a device reads: that of a feed, if it does not say otherwise.
+func sees(o agents.Options) agents.Sees {
+	if observer, ok := o.(agents.Observer); ok {
+		return observer.Sees()
+	}
+	return agents.SeesFeed
 }
 
 // seed gives the part of the configuration that is replicated. Its digest tells whether two

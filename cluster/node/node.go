@@ -18,6 +18,7 @@ import (
 	"github.com/hamgr/hamgr/cluster/coordinator"
 	"github.com/hamgr/hamgr/cluster/link"
 	"github.com/hamgr/hamgr/cluster/membership"
+	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 	"github.com/hamgr/hamgr/stonith"
 )
@@ -28,6 +29,7 @@ type Setup struct {
 	Kinds   config.Kinds
 	Self    string
 	Boot    string // kernel boot ID
+	Machine state.Machine
 	Key     link.Key
 	DataDir string // the replicated log, identity
 	RunDir  string // what must survive a restart of the daemon, but not of the kernel
@@ -238,15 +240,29 @@ func (n *Node) linkConfig() link.Config {
 func (n *Node) coordinatorConfig() coordinator.Config {
 	return coordinator.Config{
 		Self: n.Self, Boot: n.Boot,
-		DetectionTime: n.Config.Cluster.DetectionTime,
-		FenceAction:   state.FenceAction(n.Config.Cluster.FenceAction),
-		Seed:          seed(n.Config),
-		Replicated:    n.replicated,
-		Fencer:        n.fencer,
-		State:         n.replica.State,
-		Look:          n.look,
-		Levels:        func(node string) [][]stonith.Device { return levels(n.Config, node, n.Log) },
-		Log:           n.Log,
+		DetectionTime:  n.Config.Cluster.DetectionTime,
+		FenceAction:    state.FenceAction(n.Config.Cluster.FenceAction),
+		Seed:           seed(n.Config),
+		Replicated:     n.replicated,
+		Fencer:         n.fencer,
+		State:          n.replica.State,
+		Look:           n.look,
+		Elsewhere:      elsewhere{n},
+		Machine:        n.Machine,
+		Policy:         policy(n.Config.Cluster),
+		HealthInterval: n.Config.Cluster.HealthInterval,
+		Levels:         func(node string) [][]stonith.Device { return levels(n.Config, node, n.Log) },
+		Log:            n.Log,
+	}
+}
+
+// policy is when the cluster holds back by itself.
+func policy(c config.Cluster) scheduler.Policy {
+	return scheduler.Policy{
+		StormWindow:      c.StormWindow.Milliseconds(),
+		QuarantineAfter:  c.QuarantineAfter,
+		QuarantineWindow: c.QuarantineWindow.Milliseconds(),
+		QuarantineTime:   c.QuarantineTime.Milliseconds(),
 	}
 }
 

@@ -31,9 +31,10 @@ type relay struct {
 	Body json.RawMessage `json:"body"`
 }
 
-// answer is what the coordinator answers to any verb.
+// answer is what a node answers to any verb.
 type answer struct {
 	Welcome *coordinator.Welcome `json:"welcome,omitempty"`
+	Body    json.RawMessage      `json:"body,omitempty"` // to the verbs of delegate.go and devices.go
 	Error   string               `json:"error,omitempty"`
 	Kind    string               `json:"kind,omitempty"` // of the error, a key of errorKinds
 }
@@ -213,8 +214,10 @@ func (b backend) Call(ctx context.Context, peer, verb string, body []byte) ([]by
 		a, err = b.relayed(ctx, body)
 	case verbHello, verbReport:
 		a, err = b.answer(ctx, peer, verb, body, false)
+	case verbDevices, verbTest, verbSetNode:
+		a, err = b.coordinated(ctx, peer, verb, body)
 	default:
-		return nil, fmt.Errorf("verb %q: %w", verb, api.ErrNotFound)
+		a, err = b.delegated(ctx, peer, verb, body)
 	}
 	if err != nil {
 		a = answer{Error: err.Error(), Kind: kindOf(err)}

@@ -88,7 +88,9 @@ func prepare(o Options) (Setup, error) {
 		if s.Boot, err = bootID(); err != nil {
 			return Setup{}, err
 		}
+		s.Machine = readMachine(dmiFolder)
 	} else {
+		// A node of a lab is not the machine that this host's firmware speaks of.
 		o.Log.Warn("the boot ID is given on the command line: safe only where a lab makes a new one for each power-on", "boot", s.Boot)
 	}
 	if s.RunDir, err = runDir(s); err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 // Status tells what this node knows, with or without quorum.
-func (b backend) Status(context.Context) (api.Status, error) {
+func (b backend) Status(ctx context.Context) (api.Status, error) {
 	n := b.n
 	log := n.replicated.Status()
 	s := n.replica.State()
@@ -32,17 +32,29 @@ func (b backend) Status(context.Context) (api.Status, error) {
 		st.Note = fmt.Sprintf("no coordinator heard for %s: what is shown may be old", silent.Round(100*time.Millisecond))
 	}
 	st.Nodes = n.nodeStatus(s, view, st.Coordinator)
+	n.addDevices(s, st.Nodes, n.devices(ctx))
 	st.Tolerates = tolerates(st.Nodes, st.Quorate)
 	for _, name := range s.GroupNames() {
 		st.Groups = append(st.Groups, n.groupStatus(s, view, s.Groups[name]))
 	}
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.Operations))) {
-		st.Operations = append(st.Operations, operationStatus(s.Operations[id]))
+		o := s.Operations[id]
+		if len(st.Operations) >= recentOperations && !o.Open() {
+			continue // hamgr fence history has them all
+		}
+		op := operationStatus(o)
+		if o.Open() && st.Coordinator == n.Self {
+			op.Waits = scheduler.Obstacle(s, view, o)
+		}
+		st.Operations = append(st.Operations, op)
 	}
 	st.Failures = failureStatus(s)
 	st.Problems = problems(n, s, view, st)
 	return st, nil
 }
+
+// recentOperations is how many closed operations a status shows.
+const recentOperations = 16
 
 // tolerates is how many of the voters that answer now may still fail before the majority is gone.
 func tolerates(nodes []api.NodeStatus, quorate bool) int {
@@ -72,6 +84,8 @@ func (n *Node) nodeStatus(s *state.State, view scheduler.View, coord string) []a
 		}
 		if r := s.Nodes[c.Name]; r != nil {
 			st.Boot, st.Unclean, st.UncleanReason, st.FenceOp = r.Boot, r.Unclean != "", r.Unclean, r.Op
+			st.Standby = r.Standby
+			_, st.Quarantine = scheduler.Quarantine(r, s.Clock+view.Since, view.Policy)
 		}
 		if c.Name == n.Self {
 			zero := int64(0)
@@ -162,7 +176,7 @@ func operationStatus(o *state.Operation) api.Operation {
 	st := api.Operation{
 		Op: o.ID, Node: o.Node, Boot: o.Boot, Action: string(o.Action), Phase: phase(o.Phase),
 		Executor: o.Executor, Reason: o.Reason, By: o.By, Proof: proofText(o.Proof), Error: o.Error,
-		StartedAt: displayTime(o.At),
+		StartedAt: displayTime(o.At), Level: o.Level, Note: o.Note,
 	}
 	if o.By == state.ByCluster {
 		st.By = ""
@@ -244,6 +258,7 @@ func problems(n *Node, s *state.State, view scheduler.View, st api.Status) []api
 			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "")
 		}
 	}
+	n.fencingProblems(st.Nodes, alarm, warn)
 	if s.Digest != "" && s.Digest != n.digest {
 		warn("this node's configuration file differs from what the cluster goes by (nodes, groups or preferences)", "install the same file on every node and restart hamgr there: the cluster takes it over when all nodes run with it (but not yet: other nodes or roles)")
 	}

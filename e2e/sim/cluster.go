@@ -39,6 +39,7 @@ type Options struct {
 	Detection time.Duration // default 3s
 	BootTime  time.Duration // from power on to the daemon's start; default 10s
 	Resource  string        // further TOML keys of every resource
+	Cluster   string        // further TOML keys of [cluster]; default: neither storm brake nor quarantine
 	Seed      uint64
 }
 
@@ -88,6 +89,9 @@ func New(t testing.TB, o Options) *Cluster {
 	if o.BootTime == 0 {
 		o.BootTime = 10 * time.Second
 	}
+	if o.Cluster == "" {
+		o.Cluster = "storm_window = \"0s\"\nquarantine_window = \"0s\"\n"
+	}
 	c := &Cluster{
 		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
 		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
@@ -121,7 +125,7 @@ func (c *Cluster) Start() {
 // config is the cluster's file, as the given host understands it.
 func (c *Cluster) config(host string) *config.Config {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[cluster]\nname = \"sim\"\nkey_file = \"/etc/hamgr/cluster.key\"\ndetection_time = \"%s\"\n", c.Detection)
+	fmt.Fprintf(&b, "[cluster]\nname = \"sim\"\nkey_file = \"/etc/hamgr/cluster.key\"\ndetection_time = \"%s\"\n%s", c.Detection, c.Cluster)
 	for i, n := range c.Nodes {
 		fmt.Fprintf(&b, "[[node]]\nname = %q\naddresses = [\"10.0.0.%d\", \"10.1.0.%d\"]\nfencing = [[\"%s-bmc\"]]\n", n, i+1, i+1, n)
 		fmt.Fprintf(&b, "[[fence_device]]\nname = \"%s-bmc\"\nagent = \"fake\"\ndevice = %q\n", n, n)

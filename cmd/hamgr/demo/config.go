@@ -127,6 +127,8 @@ type bmcAccess struct {
 func (l layout) toml(exe string, detection time.Duration, prefer []string, bmcs []bmcAccess) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[cluster]\nname = %q\nkey_file = %q\ndetection_time = %q\nport = %d\n", clusterName, l.key(), detection, port)
+	// One node after the other fails here within a minute, and every time on purpose.
+	b.WriteString("storm_window = \"0s\"\nquarantine_window = \"0s\"\nrehearsal_age = \"0s\"\n")
 	for _, n := range nodeNames {
 		fmt.Fprintf(&b, "\n[[node]]\nname = %q\naddresses = [%q]\nfencing = [[%q]]\n", n, l.address(n), n+"-bmc")
 	}

@@ -1,0 +1,116 @@
+package node
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/api"
+	"github.com/hamgr/hamgr/cluster/state"
+)
+
+// addDevices completes what is known of each node's fencing: how its devices were found, and when each was last
+// proven to cut its power.
+func (n *Node) addDevices(s *state.State, nodes []api.NodeStatus, seen []api.DeviceHealth) {
+	for i := range nodes {
+		f := &nodes[i].Fencing
+		for _, h := range seen {
+			if h.Node == nodes[i].Name {
+				f.Health = append(f.Health, h)
+			}
+		}
+		for l, level := range f.Levels {
+			for _, device := range level {
+				f.Rehearsals = append(f.Rehearsals, rehearsal(s.Nodes[nodes[i].Name], device, l+1))
+			}
+		}
+	}
+}
+
+func rehearsal(n *state.Node, device string, level int) api.Rehearsal {
+	r := api.Rehearsal{Device: device, Level: level}
+	if n == nil {
+		return r
+	}
+	if was, ok := n.Rehearsals[device]; ok {
+		r.At, r.OffMS, r.Op, r.Executor = displayTime(was.At), was.OffMS, was.Op, was.Executor
+	}
+	return r
+}
+
+// fencingProblems says what of the fencing would not do if it were needed now.
+func (n *Node) fencingProblems(nodes []api.NodeStatus, alarm, warn func(text, cure string)) {
+	for _, node := range nodes {
+		n.deviceProblems(node, alarm, warn)
+		if why := rehearsalsDue(node.Fencing.Rehearsals, n.Config.Cluster.RehearsalAge); why != "" {
+			warn(fmt.Sprintf("fencing of %s: %s", node.Name, why),
+				fmt.Sprintf("prove that it works: hamgr node standby %s, then hamgr fence rehearse %s", node.Name, node.Name))
+		}
+		if node.Quarantine != "" {
+			warn(node.Quarantine, "hamgr fence on "+node.Name+" ends it")
+		}
+	}
+}
+
+// deviceProblems tells of devices in trouble; it is an alarm where no reader could fence the node.
+func (n *Node) deviceProblems(node api.NodeStatus, alarm, warn func(text, cure string)) {
+	well := map[string]map[int]bool{} // reader and level: every device of it would do
+	var lines []string
+	for _, h := range node.Fencing.Health {
+		if well[h.ReadBy] == nil {
+			well[h.ReadBy] = map[int]bool{}
+		}
+		if was, ok := well[h.ReadBy][h.Level]; !ok || was {
+			well[h.ReadBy][h.Level] = h.OK
+		}
+		if h.OK {
+			continue
+		}
+		name := h.Device
+		if h.Plug != "" {
+			name += " plug " + h.Plug
+		}
+		lines = append(lines, fmt.Sprintf("%s as read by %s %s ago: %s: %s", name, h.ReadBy, (time.Duration(h.AgeMS)*time.Millisecond).Round(time.Second), h.Trouble, h.Error))
+	}
+	if lines == nil {
+		return
+	}
+	able := false
+	for _, levels := range well {
+		for _, ok := range levels {
+			able = able || ok
+		}
+	}
+	text := fmt.Sprintf("fencing of %s may fail: %s", node.Name, strings.Join(lines, "; "))
+	cure := "hamgr fence test " + node.Name
+	if able {
+		warn(text, cure)
+		return
+	}
+	alarm("no node could fence "+node.Name+" now: "+strings.Join(lines, "; "), cure)
+}
+
+// rehearsalsDue says which devices were not proven to work for too long.
+func rehearsalsDue(all []api.Rehearsal, age time.Duration) string {
+	if age <= 0 {
+		return ""
+	}
+	var never, old []string
+	for _, r := range all {
+		switch {
+		case r.At.IsZero():
+			never = append(never, r.Device)
+		case time.Since(r.At) > age: // wall clocks: it is a reminder for people
+			old = append(old, fmt.Sprintf("%s (%d days ago)", r.Device, int(time.Since(r.At).Hours()/24)))
+		}
+	}
+	var parts []string
+	if len(never) > 0 {
+		parts = append(parts, "never proven to cut its power: "+strings.Join(slices.Compact(never), ", "))
+	}
+	if len(old) > 0 {
+		parts = append(parts, "not proven lately: "+strings.Join(old, ", "))
+	}
+	return strings.Join(parts, "; ")
+}
