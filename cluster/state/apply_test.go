@@ -60,6 +60,7 @@ func (l *log) refuse(c Command, want error) {
 	}
 	s := *l.s
 	s.Applied -= 3
+	s.Clock -= c.Elapsed
 	if after, _ := json.Marshal(&s); string(before) != string(after) {
 		l.t.Fatalf("a refused command changed the state\nbefore %s\nafter  %s", before, after)
 	}
@@ -223,26 +224,44 @@ func drawCommand(t *rapid.T, s *State) Command {
 	if g := s.Groups[group]; g != nil && g.Grant != nil && rapid.Bool().Draw(t, "right report") {
 		r = &Report{Group: group, Token: g.Grant.Token, Node: g.Grant.Node, Boot: g.Grant.Boot}
 	}
-	action := rapid.SampledFrom([]FenceAction{FenceOff, FenceReboot, FenceOn}).Draw(t, "action")
+	action := rapid.SampledFrom([]FenceAction{FenceOff, FenceReboot, FenceOn, FenceRehearse, FenceConfirm}).Draw(t, "action")
+	executor := rapid.SampledFrom([]string{"beta", "gamma"}).Draw(t, "executor")
+	if o := s.Operations[op]; o != nil && o.Executor != "" && rapid.IntRange(0, 3).Draw(t, "its executor") > 0 {
+		executor = o.Executor
+	}
+	devices := rapid.SliceOfN(rapid.Custom(drawDevice), 0, 3).Draw(t, "devices")
+	by := rapid.SampledFrom([]string{"root", "root", ByCluster, ""}).Draw(t, "by")
 	var found map[string]string
 	if rapid.IntRange(0, 4).Draw(t, "found") == 0 {
 		found = map[string]string{group: "something"}
 	}
-	return rapid.SampledFrom([]Command{
+	c := rapid.SampledFrom([]Command{
 		{Join: &Join{Node: node, Boot: boot, Found: found}},
 		{Leave: &Leave{Node: node, Boot: boot}},
 		fence(node, boot, action),
 		{Order: &Order{Node: node, Boot: boot, Action: action, By: "root", Reason: "by hand"}},
 		{CallOff: &CallOff{Op: op}},
-		{Shoot: &Shoot{Op: op, Executor: "beta"}},
-		{ShotFailed: &ShotFailed{Op: op, Executor: "beta"}},
-		{ShotProven: &ShotProven{Op: op, Executor: "beta", Evidence: []string{"off"}}},
+		{Shoot: &Shoot{Op: op, Executor: executor}},
+		{ShotFailed: &ShotFailed{Op: op, Executor: executor, Error: "no answer", Devices: devices}},
+		{ShotProven: &ShotProven{Op: op, Executor: executor, Evidence: []string{"off"}, Devices: devices}},
+		{Standby: &Standby{Node: node, On: rapid.IntRange(0, 2).Draw(t, "standby") > 0, By: by}},
+		{Confirm: &Confirm{Node: node, Boot: boot, By: by, Reason: "pulled the plug"}},
+		{Tick: &Tick{}},
 		{PoweredOn: &PoweredOn{Op: op}},
 		grant(group, node, boot),
 		{Stop: &StopGroup{Group: group, Token: token}},
 		{Started: r}, {Stopped: r}, {Failed: r}, {StopFailed: r},
 		{Clear: &Clear{Group: group}},
 	}).Draw(t, "command")
+	c.Elapsed = rapid.Int64Range(-10, 5000).Draw(t, "elapsed")
+	return c
+}
+
+func drawDevice(t *rapid.T) DeviceResult {
+	return DeviceResult{
+		Level: 1, Device: rapid.SampledFrom([]string{"bmc", "pdu"}).Draw(t, "device"), State: "off",
+		WasOff: rapid.Bool().Draw(t, "was off"), Commands: rapid.IntRange(0, 2).Draw(t, "commands"), TookMS: 5,
+	}
 }
 
 func FuzzDecode(f *testing.F) {

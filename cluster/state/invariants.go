@@ -37,34 +37,10 @@ func Check(s *State) error {
 		}
 	}
 	errs = append(errs, checkOperations(s)...)
+	for _, name := range s.NodeNames() {
+		errs = append(errs, checkNode(s, s.Nodes[name]))
+	}
 	return errors.Join(errs...)
-}
-
-func checkOperations(s *State) (errs []error) {
-	open := map[string]uint64{}
-	for id, o := range s.Operations {
-		if id > s.LastOp {
-			errs = append(errs, fmt.Errorf("S8: operation %d is newer than the newest, %d", id, s.LastOp))
-		}
-		if o.Phase == ProvenOff && o.Proof == nil {
-			errs = append(errs, fmt.Errorf("S3: operation %d is proven off without a proof", id))
-		}
-		if o.Executor == o.Node {
-			errs = append(errs, fmt.Errorf("S8: operation %d: %s fences itself", id, o.Node))
-		}
-		if o.Open() {
-			if other, twice := open[o.Node]; twice {
-				errs = append(errs, fmt.Errorf("S8: operations %d and %d are open against %s", id, other, o.Node))
-			}
-			open[o.Node] = id
-		}
-	}
-	for name, n := range s.Nodes {
-		if n.Op != open[name] {
-			errs = append(errs, fmt.Errorf("S6: node %s points to operation %d, open is %d", name, n.Op, open[name]))
-		}
-	}
-	return errs
 }
 
 // CheckStep verifies what must hold from one state to the next one.
@@ -77,6 +53,9 @@ func CheckStep(before, after *State) error {
 	if after.LastOp < before.LastOp {
 		bad("S8: the newest operation fell from %d to %d", before.LastOp, after.LastOp)
 	}
+	if after.Clock < before.Clock || after.Clock > before.Clock+maxElapsed {
+		bad("S7: the clock went from %d to %d", before.Clock, after.Clock)
+	}
 	for name, g := range after.Groups {
 		var was *Grant
 		if b := before.Groups[name]; b != nil {
@@ -85,6 +64,9 @@ func CheckStep(before, after *State) error {
 		if g.Grant != nil && (was == nil || was.Token != g.Grant.Token) {
 			if g.Grant.Token <= before.LastToken {
 				bad("S2: new grant of %s with token %d, %d was granted before", name, g.Grant.Token, before.LastToken)
+			}
+			if n := after.Nodes[g.Grant.Node]; n == nil || n.Standby || n.Op != 0 || n.Unclean != "" {
+				bad("S3: %s was granted to %s, which may hold nothing: %+v", name, g.Grant.Node, n)
 			}
 			if was != nil {
 				bad("S3: %s went from token %d to %d in one step", name, was.Token, g.Grant.Token)
@@ -101,7 +83,7 @@ func CheckStep(before, after *State) error {
 	}
 	for name, b := range before.Nodes {
 		if a := after.Nodes[name]; a != nil {
-			errs = append(errs, checkNodeStep(before, after, b, a))
+			errs = append(errs, checkNodeStep(before, after, b, a), checkShown(before, after, b, a))
 		}
 	}
 	for id, b := range before.Operations {
@@ -109,6 +91,8 @@ func CheckStep(before, after *State) error {
 			bad("S6: open operation %d vanished", id)
 		} else if a != nil && phaseOrder[a.Phase] < phaseOrder[b.Phase] {
 			bad("S6: operation %d went back from %s to %s", id, b.Phase, a.Phase)
+		} else if a != nil {
+			errs = append(errs, checkOperationStep(b, a))
 		}
 	}
 	return errors.Join(errs...)

@@ -48,6 +48,9 @@ func (t *step) configureNodes(nodes []ConfigNode) error {
 		if c.Role == Witness && len(t.Holds(c.Name)) > 0 {
 			return fmt.Errorf("configure: node %s cannot become a witness while it may hold %v: %w", c.Name, t.Holds(c.Name), ErrConflict)
 		}
+		if o := t.OpenOperation(c.Name); c.Role == Witness && o != nil && o.Action == FenceRehearse {
+			return fmt.Errorf("configure: node %s cannot become a witness while it is rehearsed (operation %d): %w", c.Name, o.ID, ErrConflict)
+		}
 		n.Role = c.Role
 		n.Standby = n.Standby && n.Role == Member
 		t.setNode(n)

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,7 +20,7 @@ const (
 	keepDevices    = 64   // lines of an attempt
 	keepFenced     = 16   // Node.Fenced
 	maxText        = 300  // bytes of one text, as JSON
-	maxDevices     = 8192 // bytes of what devices said in one attempt, about, as JSON
+	maxDevices     = 8192 // bytes of what devices said in one attempt, as JSON
 	maxEvidence    = 4096 // bytes of a proof's evidence, as JSON
 	maxOpinions    = 2048 // bytes of an attempt's opinions, as JSON
 	maxNote        = 900  // bytes of a note, as JSON
@@ -91,12 +92,8 @@ func clipDevices(all []DeviceResult) []DeviceResult {
 	for _, d := range all[:min(len(all), keepDevices)] {
 		d.Device, d.Plug, d.State = clip(d.Device, maxText), clip(d.Plug, maxText), clip(d.State, maxText)
 		d.Detail, d.Trouble, d.Error = clip(d.Detail, maxText), clip(d.Trouble, maxText), clip(d.Error, maxText)
-		const keysAndNumbers = 200
-		left -= keysAndNumbers
-		for _, s := range []string{d.Device, d.Plug, d.State, d.Detail, d.Trouble, d.Error} {
-			left -= jsonLen(s)
-		}
-		if left < 0 {
+		b, err := json.Marshal(d)
+		if left -= len(b) + len(","); err != nil || left < 0 {
 			break
 		}
 		kept = append(kept, d)
@@ -120,6 +117,8 @@ func clipLines(lines []string, most int) []string {
 // clip makes a text that came from outside fit for keeping: at most so many bytes as JSON, on one line.
 func clip(s string, most int) string {
 	const more = "..."
+	const widest = 3                     // bytes of a character that becomes one byte
+	s = s[:min(len(s), widest*(most+1))] // what is beyond is cut off anyway
 	clean := strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
