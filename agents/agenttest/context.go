@@ -16,37 +16,37 @@ var contextChecks = []check{
 	{"open touches nothing", nil, openAlone},
 }
 
-// limit is how long the calls of these checks are given.
-const limit = 60 * time.Millisecond
+const (
+	// limit is how long the calls of these checks are given.
+	limit = 60 * time.Millisecond
+	// closing is how long a handle may take to close afterwards, when the peer is well again.
+	closing = 500 * time.Millisecond
+)
+
+// silence is how a peer comes to say nothing to a handle.
+type silence struct {
+	name       string
+	open       func() *handle
+	begin, end func()
+	closing    time.Duration // what Close is given afterwards
+}
 
 func frozen(s *suite) {
-	for _, way := range ways {
-		for _, verb := range s.calls() {
-			s.obeys("fresh, "+verb, way, func() *handle { return s.open(s.peer.Device) }, s.peer.Freeze, s.peer.Thaw, verb)
-		}
-	}
+	s.obeys(silence{"fresh", func() *handle { return s.open(s.peer.Device) }, s.peer.Freeze, s.peer.Thaw, closing})
 }
 
 func frozenLater(s *suite) {
-	for _, way := range ways {
-		for _, verb := range s.calls() {
-			s.obeys("connected, "+verb, way, func() *handle {
-				h := s.open(s.peer.Device)
-				if _, err := h.status(s.ctx()); err != nil {
-					s.Fatal(err)
-				}
-				return h
-			}, s.peer.Freeze, s.peer.Thaw, verb)
+	s.obeys(silence{"connected", func() *handle {
+		h := s.open(s.peer.Device)
+		if _, err := h.status(s.ctx()); err != nil {
+			s.Fatal(err)
 		}
-	}
+		return h
+	}, s.peer.Freeze, s.peer.Thaw, closing})
 }
 
 func stalled(s *suite) {
-	for _, way := range ways {
-		for _, verb := range s.calls() {
-			s.obeys("stalled, "+verb, way, func() *handle { return s.open(*s.peer.Stalled) }, func() {}, func() {}, verb)
-		}
-	}
+	s.obeys(silence{"stalled", func() *handle { return s.open(*s.peer.Stalled) }, func() {}, func() {}, limit})
 }
 
 // calls are the names of all calls of the agent.
@@ -78,18 +78,29 @@ var ways = []way{
 	}},
 }
 
-// obeys: the call ends with its context, and does not blame the settings for it. A busy machine may
-// be late by itself, so that only a call which is late three times does not obey.
-func (s *suite) obeys(what string, w way, open func() *handle, freeze, thaw func(), verb string) {
+// obeys: each call ends with its context, and does not blame the settings for it.
+func (s *suite) obeys(q silence) {
 	s.Helper()
+	for _, w := range ways {
+		for _, verb := range s.calls() {
+			s.inTime(q, w, verb)
+		}
+	}
+}
+
+// inTime tries one call. A busy machine may be late by itself, so that only a call which is late
+// three times does not obey.
+func (s *suite) inTime(q silence, w way, verb string) {
+	s.Helper()
+	what := q.name + ", " + verb + ", " + w.name
 	var late time.Duration
 	for range 3 {
-		h := open()
+		h := q.open()
 		call := func(ctx context.Context) error { h.close(ctx); return ctx.Err() }
 		if verb != "close" {
 			call = h.verbs()[verb]
 		}
-		freeze()
+		q.begin()
 		ctx, stop := w.begin()
 		returned, start := make(chan error, 1), time.Now()
 		go func() { returned <- call(ctx) }()
@@ -99,25 +110,25 @@ func (s *suite) obeys(what string, w way, open func() *handle, freeze, thaw func
 			late = time.Since(start) - limit
 		case <-time.After(limit + 2*time.Second):
 			stop()
-			thaw()
-			s.Fatalf("%s, %s: does not return", what, w.name)
+			q.end()
+			s.Fatalf("%s: does not return", what)
 		}
 		stop()
-		thaw()
+		q.end()
 		if verb != "close" {
 			switch {
 			case err == nil:
-				s.Errorf("%s, %s: no error, and no answer", what, w.name)
+				s.Errorf("%s: no error, and no answer", what)
 			case agents.Lasting(err):
-				s.Errorf("%s, %s: silence is blamed on the settings: %v", what, w.name, err)
+				s.Errorf("%s: silence is blamed on the settings: %v", what, err)
 			}
-			h.close(s.ctx())
+			h.closeWithin(q.closing)
 		}
 		if late <= slack() {
 			return
 		}
 	}
-	s.Errorf("%s, %s: returned %v after the end of its context", what, w.name, late)
+	s.Errorf("%s: returned %v after the end of its context", what, late)
 }
 
 // endedBefore: with a context that has ended nothing is sent, and nobody is told otherwise.

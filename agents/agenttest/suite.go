@@ -146,6 +146,13 @@ func (h *handle) close(ctx context.Context) error {
 	return h.call("close", func() error { return h.agent.Close(ctx) })
 }
 
+func (h *handle) closeWithin(d time.Duration) {
+	h.s.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	h.close(ctx)
+}
+
 // verbs are the calls that the agent has, besides Close.
 func (h *handle) verbs() map[string]func(context.Context) error {
 	verbs := map[string]func(context.Context) error{
