@@ -39,7 +39,7 @@ func TestOffAgainstFaults(t *testing.T) {
 		"PoweringOff for long":      {mode(func(m *redfishsim.Mode) { m.PoweringOff = time.Hour }), fate{nil, false, agents.Unknown}},
 		"refuses with 400":          {fault(redfishsim.Answer(400, "Base.1.8.ActionParameterNotSupported")), fate{ErrRefused, false, agents.On}},
 		"refuses with 403":          {mode(func(m *redfishsim.Mode) { m.Role = redfishsim.RoleReadOnly }), fate{ErrPrivilege, false, agents.On}},
-		"refuses with 409":          {fault(redfishsim.Answer(409, "Base.1.8.ResourceInUse")), fate{ErrRefused, false, agents.On}},
+		"refuses with 409":          {fault(redfishsim.Answer(409, "Base.1.8.ResourceInUse")), fate{ErrConflict, false, agents.On}},
 		"refuses with 500":          {fault(redfishsim.Answer(500, "Base.1.8.InternalError")), fate{ErrRefused, false, agents.On}},
 		"500, but obeys":            {fault(redfishsim.Obeying(redfishsim.Answer(500, "Base.1.8.InternalError"))), fate{ErrRefused, true, agents.Off}},
 		"HTML page with 200":        {fault(redfishsim.HTML()), fate{ErrNotRedfish, false, agents.On}},
@@ -116,7 +116,7 @@ func TestWithoutEffect(t *testing.T) {
 		if on {
 			command, want = a.On, agents.On
 		}
-		if err := command(ctx, ""); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "409") {
+		if err := command(ctx, ""); !errors.Is(err, ErrConflict) || !strings.Contains(err.Error(), "409") {
 			t.Errorf("error %v", err)
 		}
 		if r, err := a.Status(ctx, ""); err != nil || r.State != want {

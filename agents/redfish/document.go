@@ -10,12 +10,16 @@ import (
 	"github.com/hamgr/hamgr/agents"
 )
 
-// resetAction is the property that makes a ComputerSystem a host (DSP0268).
-const resetAction = "#ComputerSystem.Reset"
+// The reset actions of DSP0268. resetAction is the property that makes a ComputerSystem a host.
+const (
+	resetAction        = "#ComputerSystem.Reset"
+	chassisResetAction = "#Chassis.Reset"
+)
 
-// computerSystem is what is used of a ComputerSystem document.
+// computerSystem is what is used of a ComputerSystem document, or of a Chassis.
 type computerSystem struct {
 	uri        string
+	chassis    bool
 	id         string
 	uuid       string
 	serial     string
@@ -86,26 +90,32 @@ func words(raw json.RawMessage) []string {
 	return list
 }
 
-// parseSystem reads a ComputerSystem document. It refuses a Chassis or a Manager:
-// they have a PowerState too, and theirs says nothing about the host.
+// parseSystem reads a ComputerSystem document, or a Chassis document where the URI is one of a
+// Chassis (they are prescribed by DSP0266, "Redfish-defined URIs"). In the place of a system it
+// refuses a Chassis, and a Manager everywhere: they have a PowerState too, and theirs says nothing about the host.
 func parseSystem(uri string, doc []byte) (*computerSystem, error) {
 	m, err := fields(doc)
 	if err != nil {
 		return nil, err
 	}
-	if t := text(m, "@odata.type"); !strings.HasPrefix(t, "#ComputerSystem.") {
-		return nil, fmt.Errorf("%w: %s is no ComputerSystem but %s", ErrSystem, uri, word(t))
+	kind, action := "ComputerSystem", resetAction
+	if strings.HasPrefix(uri, chassisURI+"/") {
+		kind, action = "Chassis", chassisResetAction
+	}
+	if t := text(m, "@odata.type"); !strings.HasPrefix(t, "#"+kind+".") {
+		return nil, fmt.Errorf("%w: %s is no %s but %s", ErrSystem, uri, kind, word(t))
 	}
 	s := &computerSystem{
-		uri:    uri,
-		id:     text(m, "Id"),
-		uuid:   text(m, "UUID"),
-		serial: strings.TrimSpace(text(m, "SerialNumber")),
-		etag:   text(m, "@odata.etag"),
-		power:  m["PowerState"],
+		uri:     uri,
+		chassis: kind == "Chassis",
+		id:      text(m, "Id"),
+		uuid:    text(m, "UUID"),
+		serial:  strings.TrimSpace(text(m, "SerialNumber")),
+		etag:    text(m, "@odata.etag"),
+		power:   m["PowerState"],
 	}
 	if actions, err := fields(m["Actions"]); err == nil {
-		if reset, err := fields(actions[resetAction]); err == nil {
+		if reset, err := fields(actions[action]); err == nil {
 			s.target = text(reset, "target")
 			s.allowed = words(reset["ResetType@Redfish.AllowableValues"])
 			s.actionInfo = text(reset, "@Redfish.ActionInfo")

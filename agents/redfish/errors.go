@@ -10,40 +10,57 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/hamgr/hamgr/agents"
 )
+
+// kind is an error with words of its own, which is one of the kinds that all agents share.
+type kind struct {
+	text string
+	of   error
+}
+
+func (k *kind) Error() string { return k.text }
+func (k *kind) Unwrap() error { return k.of }
+
+func newKind(text string, of error) error { return &kind{text, of} }
 
 // What can be wrong with a device, told apart so that an operator knows where to
 // look. All of them come wrapped.
 var (
-	// ErrUnreachable: no TCP connection, or it broke.
-	ErrUnreachable = errors.New("unreachable")
+	// ErrUnreachable: no TCP connection, or it broke, or nothing was said in time.
+	ErrUnreachable = newKind("unreachable", agents.ErrUnreachable)
 	// ErrCertificate: the BMC's certificate is not the pinned one, or not valid.
-	ErrCertificate = errors.New("certificate not accepted")
+	ErrCertificate = newKind("certificate not accepted", agents.ErrUntrusted)
 	// ErrNotRedfish: something answers, but not as Redfish prescribes.
-	ErrNotRedfish = errors.New("not a Redfish answer")
+	ErrNotRedfish = newKind("not a Redfish answer", agents.ErrProtocol)
 	// ErrCredentials: the user name or password is wrong.
-	ErrCredentials = errors.New("user name or password refused")
+	ErrCredentials = newKind("user name or password refused", agents.ErrCredentials)
 	// ErrPasswordChange: the BMC wants a new password first.
-	ErrPasswordChange = errors.New("the BMC wants its password changed first")
+	ErrPasswordChange = newKind("the BMC wants its password changed first", agents.ErrCredentials)
 	// ErrPrivilege: the account is valid, but may not do this.
-	ErrPrivilege = errors.New("the account lacks the privilege (needs role Operator)")
+	ErrPrivilege = newKind("the account lacks the privilege (needs role Operator)", agents.ErrPrivilege)
 	// ErrSessionLimit: all session slots of the BMC are taken.
-	ErrSessionLimit = errors.New("no free session at the BMC")
+	ErrSessionLimit = newKind("no free session at the BMC", agents.ErrBusy)
 	// ErrBusy: the BMC asks to come back later.
-	ErrBusy = errors.New("the BMC is busy")
+	ErrBusy = newKind("the BMC is busy", agents.ErrBusy)
+	// ErrConflict: the state of the machine or of the BMC forbids it just now (a machine that
+	// is off already, one that starts, an update). The state read tells which.
+	ErrConflict = newKind("not possible in the present state", agents.ErrBusy)
 	// ErrRefused: any other refusal of a request.
 	ErrRefused = errors.New("refused")
 	// ErrSystem: which system is meant is not clear, or it is not a host.
-	ErrSystem = errors.New("system not identified")
+	ErrSystem = newKind("system not identified", agents.ErrPlug)
 	// ErrNoForceOff: the BMC does not offer ForceOff. A cycle, a power button or a
 	// graceful shutdown cannot stand in for it: such a device cannot fence.
-	ErrNoForceOff = errors.New("the BMC offers no ForceOff")
+	ErrNoForceOff = newKind("the BMC offers no ForceOff", agents.ErrUnfit)
 	// ErrNoOn: the BMC offers neither On nor ForceOn.
-	ErrNoOn = errors.New("the BMC offers no On")
+	ErrNoOn = newKind("the BMC offers no On", agents.ErrUnfit)
 	// ErrClosed: the handle was closed before.
 	ErrClosed = errors.New("closed")
 )
@@ -56,6 +73,7 @@ type statusError struct {
 	status     int
 	messageIDs []string
 	retryAfter time.Duration // 0 = not given
+	login      bool          // the refusal of a login, which has meanings of its own
 }
 
 func (e *statusError) Error() string {
@@ -73,12 +91,16 @@ func (e *statusError) Unwrap() error {
 		return ErrSessionLimit
 	case e.says("PasswordChangeRequired"):
 		return ErrPasswordChange
-	case e.status == http.StatusUnauthorized:
+	case e.login && e.status == http.StatusServiceUnavailable:
+		return ErrSessionLimit
+	case e.status == http.StatusUnauthorized, e.login && (e.status == http.StatusBadRequest || e.status == http.StatusForbidden):
 		return ErrCredentials
 	case e.status == http.StatusForbidden:
 		return ErrPrivilege
 	case e.status == http.StatusServiceUnavailable || e.status == http.StatusTooManyRequests:
 		return ErrBusy
+	case e.status == http.StatusConflict:
+		return ErrConflict
 	case e.status < 400:
 		return ErrNotRedfish
 	default:
@@ -125,7 +147,7 @@ func messageIDs(body []byte) []string {
 	}
 	var ids []string
 	for _, m := range append([]info{{doc.Error.Code}}, doc.Error.Info...) {
-		if isMessageID(m.MessageID) && len(ids) < 4 {
+		if isMessageID(m.MessageID) && len(ids) < 4 && !slices.Contains(ids, m.MessageID) {
 			ids = append(ids, m.MessageID)
 		}
 	}
@@ -163,7 +185,7 @@ func classify(err error) error {
 	case errors.Is(err, ErrCertificate), errors.Is(err, ErrNotRedfish), errors.Is(err, ErrClosed):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer: %w", err)
+		return noAnswer(err)
 	case !sent: // gofish itself does not know what to do with a document
 		return fmt.Errorf("%w: %w", ErrNotRedfish, err)
 	case errors.As(err, &cert), errors.As(err, &unknown):
@@ -175,6 +197,15 @@ func classify(err error) error {
 	default:
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
+}
+
+// noAnswer is the end of a context before the BMC said anything. A deadline tells something of the
+// BMC, a cancel nothing.
+func noAnswer(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: no answer: %w", ErrUnreachable, err)
+	}
+	return fmt.Errorf("no answer: %w", err)
 }
 
 // word makes a device's text fit for a log line: printable, short, never empty.

@@ -31,13 +31,16 @@ type Options struct {
 	Address    string        `toml:"address" doc:"https URL, or host[:port], of the BMC"`
 	Username   string        `toml:"username" doc:"account with the right to reset the system (role Operator)"`
 	Password   agents.Secret `toml:"password" doc:"its password"`
-	System     string        `toml:"system" doc:"URI, ID, UUID or serial number of the system; needed where the BMC has several"`
+	System     string        `toml:"system" doc:"URI, ID, UUID or serial number of the system, or URI of a chassis; needed where the BMC has several"`
 	CAFile     string        `toml:"ca_file" doc:"PEM file with the CA that signed the BMC's certificate; default: the host's CAs"`
 	ServerName string        `toml:"server_name" doc:"name in the BMC's certificate, where it is not the address"`
 	PinSHA256  string        `toml:"pin_sha256" doc:"SHA-256 of the BMC's certificate in hex, instead of a CA"`
 	Insecure   bool          `toml:"insecure" doc:"do not check this BMC's certificate, and allow http"`
 	Auth       string        `toml:"auth" doc:"basic or session; default basic"`
 }
+
+// Sees says that a BMC sees the machine itself, not a mere feed.
+func (*Options) Sees() agents.Sees { return agents.SeesMachine }
 
 // Validate checks the keys. It reads ca_file, and touches no network.
 func (o *Options) Validate() error {

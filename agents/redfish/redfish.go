@@ -1,6 +1,6 @@
 // Package redfish is the fence agent for machines whose BMC speaks Redfish.
 //
-// It reads the power state of one ComputerSystem, and asks for ForceOff or On. It
+// It reads the power state of one ComputerSystem, or of a Chassis that is named, and asks for ForceOff or On. It
 // never uses a reset, a power cycle, a power button or a graceful shutdown, and it
 // believes nothing but a fresh PowerState: an accepted command, a finished task or
 // an error says nothing about the power.
@@ -28,13 +28,28 @@ func Kind() agents.Kind {
 		Name:    "redfish",
 		Doc:     "BMC with Redfish over HTTPS (iDRAC, iLO, XCC, OpenBMC, MegaRAC and others)",
 		Options: func() agents.Options { return &Options{Auth: AuthBasic} },
+		Example: example,
 	}
 }
+
+const example = `[[fence_device]]
+name = "beta-bmc"
+agent = "redfish"
+address = "https://10.9.0.12"
+username = "fencer"
+password_file = "/etc/hamgr/secrets/bmc"
+# system = "/redfish/v1/Systems/1"    # where the BMC has several
+# One of these, unless the BMC's certificate is from a CA that the host trusts:
+# ca_file = "/etc/hamgr/bmc-ca.pem"
+# pin_sha256 = "..."    # openssl s_client -connect 10.9.0.12:443 </dev/null | openssl x509 -noout -fingerprint -sha256
+`
 
 var (
 	_ agents.Agent      = (*agent)(nil)
 	_ agents.Identifier = (*agent)(nil)
+	_ agents.Checker    = (*agent)(nil)
 	_ agents.Options    = (*Options)(nil)
+	_ agents.Observer   = (*Options)(nil)
 )
 
 // agent is a handle on one BMC.
@@ -70,11 +85,14 @@ func (a *agent) On(ctx context.Context, plug string) error {
 }
 
 // Identity reads whom the BMC says it powers. Values that firmware uses for "not
-// set" are left empty.
+// set" are left empty, and so is all of a chassis: its number is not that of a host in it.
 func (a *agent) Identity(ctx context.Context, plug string) (agents.Identity, error) {
 	s, err := a.system(ctx, plug)
 	if err != nil {
 		return agents.Identity{}, a.fail(ctx, "reading the identity", err)
+	}
+	if s.chassis {
+		return agents.Identity{}, nil
 	}
 	return agents.Identity{UUID: knownUUID(s.uuid), Serial: s.serial}, nil
 }

@@ -55,17 +55,17 @@ func (a *agent) reset(ctx context.Context, plug string, c choice) error {
 func (a *agent) send(ctx context.Context, s *computerSystem, value string, headers map[string]string) error {
 	target, err := a.base.reference(s.target)
 	if err != nil {
-		return fmt.Errorf("the target of ComputerSystem.Reset: %w", err)
+		return fmt.Errorf("the target of the reset: %w", err)
 	}
 	return a.post(ctx, target, map[string]string{"ResetType": value}, headers)
 }
 
-// pick chooses a value that the BMC offers in its list or in its ActionInfo. Where it
-// offers nothing at all (both are optional) the best value is tried.
+// pick chooses a value that the BMC offers in its ActionInfo, or else in the list of the document
+// itself. Where it offers nothing at all (both are optional) the best value is tried.
 func (a *agent) pick(ctx context.Context, s *computerSystem, c choice) (string, error) {
 	offered := s.allowed
-	if v, ok := c.best(offered); ok {
-		return v, nil
+	if v, ok := c.best(offered); ok && len(c.values) == 1 {
+		return v, nil // the ActionInfo could name no other; a shot does not wait for it
 	}
 	if s.actionInfo != "" {
 		info, err := a.readActionInfo(ctx, s.actionInfo)
@@ -79,6 +79,9 @@ func (a *agent) pick(ctx context.Context, s *computerSystem, c choice) (string, 
 			return v, nil
 		}
 		offered = append(slices.Clone(offered), info...)
+	}
+	if v, ok := c.best(offered); ok {
+		return v, nil
 	}
 	if len(offered) == 0 {
 		return c.values[0], nil

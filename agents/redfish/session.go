@@ -67,7 +67,7 @@ func (a *agent) connect(ctx context.Context) (*gofish.APIClient, error) {
 	}
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("logging in: %w", ctx.Err())
+		return nil, fmt.Errorf("logging in: %w", noAnswer(ctx.Err()))
 	case <-a.login.done:
 	}
 	if err := a.login.err; err != nil {
@@ -108,21 +108,17 @@ func dial(ctx context.Context, conf gofish.ClientConfig) (*gofish.APIClient, err
 }
 
 // loginError reads a refusal as the login's: BMCs answer 400 or 403 to wrong credentials
-// too, and 503 when the slots are taken.
+// too, and 503 when the slots are taken. A service root that is missing is no Redfish.
 func loginError(err error) error {
 	err = classify(err)
 	var status *statusError
 	switch {
 	case !errors.As(err, &status):
 		return fmt.Errorf("connecting: %w", err)
-	case status.method != http.MethodPost:
-		return err
-	case errors.Is(status, ErrSessionLimit), errors.Is(status, ErrPasswordChange):
-		return err
-	case status.status == http.StatusServiceUnavailable:
-		return fmt.Errorf("%w: %w", ErrSessionLimit, err)
-	case status.status == http.StatusBadRequest, status.status == http.StatusForbidden:
-		return fmt.Errorf("%w: %w", ErrCredentials, err)
+	case status.method == http.MethodPost:
+		status.login = true
+	case status.status == http.StatusNotFound:
+		return fmt.Errorf("%w: no service root: %w", ErrNotRedfish, err)
 	}
 	return err
 }

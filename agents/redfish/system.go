@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 
 const (
 	systemsURI = "/redfish/v1/Systems" // where the service root does not name it (DSP0266)
+	chassisURI = "/redfish/v1/Chassis"
 	rootURI    = "/redfish/v1/"
 	maxMembers = 64
 	maxPages   = 16
@@ -19,7 +21,7 @@ const (
 
 // system reads the document of the plug's system, freshly. A plug, or else the key
 // system, names it by URI, ID, UUID or serial number; without either, the BMC must
-// have just one.
+// have just one. A chassis is named by its URI only, as its power is that of all that is in it.
 func (a *agent) system(ctx context.Context, plug string) (*computerSystem, error) {
 	name := plug
 	if name == "" {
@@ -54,10 +56,14 @@ func (a *agent) system(ctx context.Context, plug string) (*computerSystem, error
 // ComputerSystems too, with a PowerState, but without the reset action.
 func (a *agent) host(ctx context.Context, uri string) (*computerSystem, error) {
 	s, err := a.read(ctx, uri)
-	if err == nil && s.target == "" {
+	switch {
+	case err != nil || s.target != "":
+		return s, err
+	case s.chassis:
+		return nil, fmt.Errorf("%w: %s has no Chassis.Reset, so it switches nothing", ErrSystem, uri)
+	default:
 		return nil, fmt.Errorf("%w: %s has no ComputerSystem.Reset, so it is no host", ErrSystem, uri)
 	}
-	return s, err
 }
 
 func (a *agent) read(ctx context.Context, uri string) (*computerSystem, error) {
@@ -90,7 +96,7 @@ func (a *agent) discover(ctx context.Context, name string) (*computerSystem, err
 		if err != nil {
 			return nil, err
 		}
-		if s.target == "" {
+		if s.target == "" || s.chassis {
 			continue
 		}
 		hosts = append(hosts, s)
@@ -114,14 +120,31 @@ func (a *agent) discover(ctx context.Context, name string) (*computerSystem, err
 
 // members gives the URIs of all systems, sorted.
 func (a *agent) members(ctx context.Context) ([]string, error) {
-	next := systemsURI
-	if doc, _, err := a.get(ctx, rootURI); err != nil {
+	root, err := a.object(ctx, rootURI)
+	if err != nil {
 		return nil, err
-	} else if root, err := fields(doc); err != nil {
-		return nil, err
-	} else if l := link(root, "Systems"); l != "" {
-		next = l
 	}
+	if l := link(root, "Systems"); l != "" {
+		return a.collection(ctx, l)
+	}
+	return a.collection(ctx, systemsURI)
+}
+
+// object reads a document that a link leads to.
+func (a *agent) object(ctx context.Context, ref string) (map[string]json.RawMessage, error) {
+	uri, err := a.base.reference(ref)
+	if err != nil {
+		return nil, err
+	}
+	doc, _, err := a.get(ctx, uri)
+	if err != nil {
+		return nil, err
+	}
+	return fields(doc)
+}
+
+// collection gives the URIs of the members of a collection, sorted.
+func (a *agent) collection(ctx context.Context, next string) ([]string, error) {
 	var uris []string
 	for range maxPages {
 		uri, err := a.base.reference(next)
@@ -148,7 +171,7 @@ func (a *agent) members(ctx context.Context) ([]string, error) {
 		}
 	}
 	if next != "" || len(uris) > maxMembers {
-		return nil, fmt.Errorf("%w: more than %d systems, name one by its URI", ErrSystem, maxMembers)
+		return nil, fmt.Errorf("%w: more than %d members, name one by its URI", ErrSystem, maxMembers)
 	}
 	slices.Sort(uris)
 	return slices.Compact(uris), nil

@@ -72,6 +72,18 @@ func StallHeader() Fault {
 	}
 }
 
+// StallUntil answers rightly once thawed is closed, whether or not the client still waits.
+func StallUntil(thawed <-chan struct{}) Fault {
+	return func(w http.ResponseWriter, r *http.Request, next http.Handler) {
+		select {
+		case <-thawed:
+			next.ServeHTTP(w, r)
+		case <-r.Context().Value(http.ServerContextKey).(*http.Server).BaseContext(nil).Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
+
 // StallBody sends the header and some of the body, a byte in a while, without end.
 func StallBody(between time.Duration) Fault {
 	return func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
