@@ -13,8 +13,8 @@ import (
 // Machine is what a node says of itself, as its firmware tells it (DMI). Empty fields are
 // not known.
 type Machine struct {
-	UUID   string // SMBIOS system UUID
-	Serial string // system serial number
+	UUID   string `json:"uuid,omitempty"`   // SMBIOS system UUID
+	Serial string `json:"serial,omitempty"` // system serial number
 }
 
 // SameMachine compares what a node announced with what a device says of the machine that it

@@ -326,3 +326,100 @@ func TestOpenWithoutHandle(t *testing.T) {
 		}
 	}
 }
+
+// Nothing is powered on before every off of the node has drained, also by the same operation.
+func TestOnWaitsForOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, slow, fast := stonith.New(nil), fake.New(), fake.New()
+		slow.Behave(fake.Behavior{Lag: 3 * time.Second})
+		o := order(7, level(bmc("pdu-a", fast), bmc("pdu-b", slow)))
+		var offDone time.Time
+		off := make(chan error)
+		go func() {
+			_, err := f.Off(t.Context(), o)
+			offDone = time.Now()
+			off <- err
+		}()
+		time.Sleep(time.Second)
+		if err := f.On(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+		if err := <-off; err != nil {
+			t.Error(err)
+		}
+		for _, d := range []*fake.Device{slow, fast} {
+			for _, c := range d.Calls() {
+				if c.Verb == "on" && c.At.Before(offDone) {
+					t.Errorf("an on was sent %v before the off was over", offDone.Sub(c.At))
+				}
+			}
+			if d.Power("") != agents.On {
+				t.Error("not powered on")
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		fast.Behave(fake.Behavior{Command: "ignore"})
+		go func() { _, err := f.Off(t.Context(), o); off <- err }()
+		time.Sleep(100 * time.Millisecond)
+		if err := f.On(ctx, o); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("while it waits: %v", err)
+		}
+		<-off
+	})
+}
+
+// An off ends an on of the same operation: what that would power on must not be proven off.
+func TestOffEndsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New()
+		d.SetPower("", agents.Off)
+		d.Behave(fake.Behavior{Command: "ignore"})
+		o := order(7, level(bmc("alpha-bmc", d)))
+		ended := make(chan error)
+		go func() { ended <- f.On(t.Context(), o) }()
+		time.Sleep(time.Second)
+		d.Behave(fake.Behavior{})
+		if _, err := f.Off(t.Context(), o); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-ended:
+			if err == nil || !strings.Contains(err.Error(), "an off of the same operation came") {
+				t.Errorf("the on ended with %v", err)
+			}
+		default:
+			t.Error("the off was proven while the on went on")
+		}
+	})
+}
+
+// A level alone has nothing to do with the others.
+func TestLevelAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, first, second := stonith.New(nil), fake.New(), fake.New()
+		first.Behave(fake.Behavior{Command: "ignore"})
+		o := order(1, level(bmc("alpha-bmc", first)), level(bmc("pdu-a", second)))
+		for n, want := range map[int]error{-1: stonith.ErrNoDevices, 3: stonith.ErrNoDevices} {
+			o.Level = n
+			if _, err := f.Off(t.Context(), o); !errors.Is(err, want) {
+				t.Errorf("off by level %d: %v", n, err)
+			}
+			if err := f.On(t.Context(), o); !errors.Is(err, want) {
+				t.Errorf("on by level %d: %v", n, err)
+			}
+		}
+		o.Level = 2
+		proof, err := f.Off(t.Context(), o)
+		if err != nil || proof.Level != 2 || len(proof.Devices) != 1 || proof.Devices[0].Device != "pdu-a" || proof.Devices[0].TookMS < 300 {
+			t.Errorf("%v, proof %+v", err, proof)
+		}
+		if err := f.On(t.Context(), o); err != nil || second.Power("") != agents.On {
+			t.Errorf("on: %v", err)
+		}
+		o.Level = 1
+		if _, err := f.Off(t.Context(), o); err == nil || second.Power("") != agents.On {
+			t.Errorf("off by the level that does not obey: %v, the other is %v", err, second.Power(""))
+		}
+	})
+}
