@@ -137,7 +137,7 @@ func TestLevelBudget(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		pdu, machine := fake.New("3"), fake.New()
-		pdu.Behave(fake.Behavior{Lag: 1900 * time.Millisecond})
+		pdu.Behave(fake.Behavior{Lag: 1750 * time.Millisecond})
 		machine.Behave(fake.Behavior{Stall: []string{"status"}})
 		late := bmc("pdu-a", pdu, "3")
 		late.Timeout, late.Settle = 2*time.Second, 0
