@@ -6,11 +6,14 @@ import "github.com/hamgr/hamgr/cluster/state"
 // the best one that answers, and after each failure the next one. Empty if there is none, since the target
 // never fences itself.
 func executor(s *state.State, v View, o *state.Operation) string {
-	able := v.Executors[o.Node]
-	for i := range able {
-		if name := able[(o.Failures+i)%len(able)]; name != o.Node && mayExecute(s, v, name) {
-			return name
+	var able []string
+	for _, name := range v.Executors[o.Node] {
+		if name != o.Node && mayExecute(s, v, name) {
+			able = append(able, name)
 		}
+	}
+	if len(able) > 0 {
+		return able[o.Failures%len(able)]
 	}
 	if v.Self == o.Node {
 		return ""

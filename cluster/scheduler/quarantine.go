@@ -16,8 +16,8 @@ func Quarantine(n *state.Node, now int64, p Policy) (untilMS int64, why string) 
 	if now >= until {
 		return 0, ""
 	}
-	return until, fmt.Sprintf("in quarantine for another %s, since it was fenced %d times within %s; to end it: hamgr fence on %s",
-		spell(until-now), times, spell(p.QuarantineWindow), n.Name)
+	return until, fmt.Sprintf("in quarantine for another %s, since the cluster fenced it %s; to end it: hamgr fence on %s",
+		spell(until-now), inARow(times), n.Name)
 }
 
 // sentence is how often in a row the node was fenced, and until when it is in quarantine for that. A
@@ -43,6 +43,13 @@ func sentence(fenced []int64, p Policy) (times int, until int64) {
 		}
 	}
 	return times, until
+}
+
+func inARow(times int) string {
+	if times == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times in a row", times)
 }
 
 // grown doubles the time so many times, up to the longest.

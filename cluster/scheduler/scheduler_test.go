@@ -3,8 +3,11 @@ package scheduler
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -87,7 +90,20 @@ func (sc *scenario) plan() string {
 		}
 	}
 	if b.Len() == 0 {
-		return "nothing\n"
+		fmt.Fprintln(&b, "nothing")
+	}
+	for _, id := range slices.Sorted(maps.Keys(sc.s.Operations)) {
+		if why := Brake(sc.s, sc.v, sc.s.Operations[id]); why != "" {
+			fmt.Fprintf(&b, "(operation %d waits: %s)\n", id, why)
+		}
+	}
+	for _, n := range sc.s.NodeNames() {
+		if _, why := Quarantine(sc.s.Nodes[n], Now(sc.s, sc.v), sc.v.Policy); why != "" {
+			fmt.Fprintf(&b, "(%s is %s)\n", n, why)
+		}
+	}
+	if ms := Next(sc.s, sc.v); ms > 0 {
+		fmt.Fprintf(&b, "(next look in %d ms)\n", ms)
 	}
 	return b.String()
 }
@@ -106,6 +122,8 @@ func verb(a Action) string {
 		return fmt.Sprintf("shoot %d as %s", a.Commit.Shoot.Op, a.Commit.Shoot.Executor)
 	case a.Commit.Grant != nil:
 		return fmt.Sprintf("grant %s to %s in boot %s", a.Commit.Grant.Group, a.Commit.Grant.Node, a.Commit.Grant.Boot)
+	case a.Commit.Tick != nil:
+		return "tick"
 	case a.Commit.Stop != nil:
 		return fmt.Sprintf("stop %s of token %d", a.Commit.Stop.Group, a.Commit.Stop.Token)
 	}
@@ -135,6 +153,19 @@ func (sc *scenario) do(w []string) error {
 		sc.v.Settled = true
 	case "action":
 		sc.v.FenceAction = state.FenceAction(arg(1))
+	case "policy": // storm SECONDS | quarantine AFTER WINDOW TIME, in seconds
+		return sc.policy(arg(1), w[2:])
+	case "later": // SECONDS
+		n, err := strconv.ParseInt(arg(1), 10, 64)
+		sc.v.Since += n * 1000
+		return err
+	case "executors": // TARGET NODE..., or nothing
+		if sc.v.Executors = nil; arg(1) == "" {
+			return nil
+		}
+		sc.v.Executors = map[string][]string{arg(1): w[2:]}
+	case "fenced": // NODE BOOT: joins, is lost with what it holds, and is proven off
+		return sc.fenced(arg(1), arg(2))
 	case "busy":
 		sc.v.Busy[sc.op(arg(1))] = true
 	case "free":
@@ -179,6 +210,14 @@ func (sc *scenario) apply(word string, w []string) error {
 		c.Leave = &state.Leave{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot}
 	case "fence": // NODE ACTION by an operator
 		c.Order = &state.Order{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Action: state.FenceAction(w[1]), Reason: "by hand", By: "root"}
+	case "order": // NODE, by the cluster
+		c.Order = &state.Order{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Action: sc.v.FenceAction, Reason: "silent", By: state.ByCluster}
+	case "rehearse": // NODE
+		c.Order = &state.Order{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Action: state.FenceRehearse, Reason: "monthly", By: "root", Level: 1}
+	case "standby": // NODE on|off
+		c.Standby = &state.Standby{Node: w[0], On: w[1] == "on", By: "root"}
+	case "confirm": // NODE
+		c.Confirm = &state.Confirm{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Reason: "pulled its plug", By: "root"}
 	case "shot": // NODE EXECUTOR
 		c.Shoot = &state.Shoot{Op: sc.op(w[0]), Executor: w[1]}
 	case "missed":
@@ -214,6 +253,7 @@ func (sc *scenario) apply(word string, w []string) error {
 
 func (sc *scenario) commit(c state.Command) error {
 	sc.index++
+	c.Elapsed, sc.v.Since = sc.v.Since, 0
 	next, res := state.Apply(sc.s, sc.index, c)
 	if res.Err != nil {
 		return res.Err
@@ -223,6 +263,38 @@ func (sc *scenario) commit(c state.Command) error {
 	}
 	sc.s = next
 	return state.Check(next)
+}
+
+func (sc *scenario) policy(rule string, args []string) error {
+	var n []int64
+	for _, a := range args {
+		i, err := strconv.ParseInt(a, 10, 64)
+		if err != nil {
+			return err
+		}
+		n = append(n, i)
+	}
+	p := &sc.v.Policy
+	switch {
+	case rule == "storm" && len(n) == 1:
+		p.StormWindow = n[0] * 1000
+	case rule == "quarantine" && len(n) == 3:
+		p.QuarantineAfter, p.QuarantineWindow, p.QuarantineTime = int(n[0]), n[1]*1000, n[2]*1000
+	default:
+		return fmt.Errorf("policy %s %v", rule, n)
+	}
+	return nil
+}
+
+func (sc *scenario) fenced(node, boot string) error {
+	for _, line := range []string{"join NODE BOOT", "order NODE", "shot NODE gamma", "proven NODE"} {
+		line = strings.NewReplacer("NODE", node, "BOOT", boot).Replace(line)
+		if err := sc.do(strings.Fields(line)); err != nil {
+			return fmt.Errorf("%s: %w", line, err)
+		}
+	}
+	sc.v.Nodes[node] = Liveness{Gone: "silent"}
+	return nil
 }
 
 // op is the number of the open operation against a node.
