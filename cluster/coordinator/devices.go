@@ -211,7 +211,8 @@ func (c *Coordinator) watchDevices(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	room := make(chan struct{}, sideBySide)
-	for _, target := range c.cfg.State().NodeNames() {
+	for _, node := range c.cfg.Seed.Nodes {
+		target := node.Name
 		if len(c.cfg.Levels(target)) == 0 {
 			continue
 		}

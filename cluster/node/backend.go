@@ -24,6 +24,9 @@ var (
 	_ api.NodeBackend = backend{}
 )
 
+// Operator is what an operator on this host may ask of the daemon.
+func (n *Node) Operator() api.Backend { return backend{n} }
+
 // serve opens the node's API to the other nodes and to the operator.
 func (n *Node) serve(ctx context.Context) error {
 	if n.Socket != "" {

@@ -11,12 +11,13 @@ import (
 
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/coordinator"
+	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
 // The verbs that any node passes on to the coordinator for its operator.
 const (
-	verbDevices = "devices" // nothing -> []api.DeviceHealth, as they were last read
+	verbOutlook = "outlook" // nothing -> outlook
 	verbTest    = "test"    // testRequest -> []api.DeviceHealth, read now
 	verbSetNode = "node"    // api.NodeRequest -> api.NodeResult
 )
@@ -93,8 +94,8 @@ func (b backend) coordinated(ctx context.Context, peer, verb string, body []byte
 		return answer{}, coordinator.ErrNotCoordinator
 	}
 	switch verb {
-	case verbDevices:
-		return answer{Body: mustMarshal(deviceHealth(b.n.coord.Devices()))}, nil
+	case verbOutlook:
+		return answer{Body: mustMarshal(b.n.ownOutlook())}, nil
 	case verbTest:
 		return asked(body, func(r testRequest) (any, error) {
 			seen, err := b.n.coord.TestDevices(ctx, r.Node)
@@ -128,24 +129,46 @@ func (b backend) setNode(ctx context.Context, r api.NodeRequest) (api.NodeResult
 	return res, nil
 }
 
-// devices gives how the fence devices were last found, as the coordinator knows; nothing if it does
-// not answer soon, since a status must not wait.
-func (n *Node) devices(ctx context.Context) []api.DeviceHealth {
+// outlook is what only the coordinator knows: how the fence devices were last found, and what waits for what.
+type outlook struct {
+	Devices    []api.DeviceHealth `json:"devices"`
+	Waits      map[uint64]string  `json:"waits"`      // by operation
+	Quarantine map[string]string  `json:"quarantine"` // by node
+}
+
+func (n *Node) ownOutlook() outlook {
+	s, view := n.replica.State(), n.coord.View()
+	o := outlook{Devices: deviceHealth(n.coord.Devices()), Waits: map[uint64]string{}, Quarantine: map[string]string{}}
+	for name, node := range s.Nodes {
+		if op := s.OpenOperation(name); op != nil {
+			if why := scheduler.Obstacle(s, view, op); why != "" {
+				o.Waits[op.ID] = why
+			}
+		}
+		if _, why := scheduler.Quarantine(node, scheduler.Now(s, view), view.Policy); why != "" {
+			o.Quarantine[name] = why
+		}
+	}
+	return o
+}
+
+// outlook asks the coordinator; it is empty if that does not answer soon, since a status must not wait.
+func (n *Node) outlook(ctx context.Context) outlook {
 	name, known := n.replicated.Coordinator()
 	switch {
 	case !known:
-		return nil
+		return outlook{}
 	case name == n.Self:
-		return deviceHealth(n.coord.Devices())
+		return n.ownOutlook()
 	}
 	ctx, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/4)
 	defer cancel()
-	var all []api.DeviceHealth
-	if err := n.peers.tell(ctx, name, verbDevices, struct{}{}, &all); err != nil {
-		n.Log.Debug("health of the fence devices not known", "coordinator", name, "err", err)
-		return nil
+	var o outlook
+	if err := n.peers.tell(ctx, name, verbOutlook, struct{}{}, &o); err != nil {
+		n.Log.Debug("the coordinator's outlook is not known", "coordinator", name, "err", err)
+		return outlook{}
 	}
-	return all
+	return o
 }
 
 func deviceHealth(seen []coordinator.Observation) []api.DeviceHealth {

@@ -10,12 +10,13 @@ import (
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-// addDevices completes what is known of each node's fencing: how its devices were found, and when each was last
-// proven to cut its power.
-func (n *Node) addDevices(s *state.State, nodes []api.NodeStatus, seen []api.DeviceHealth) {
+// addFencing completes what is known of each node's fencing: how its devices were found, when each was last
+// proven to cut its power, and whether it is left off.
+func (n *Node) addFencing(s *state.State, nodes []api.NodeStatus, outlook outlook) {
 	for i := range nodes {
+		nodes[i].Quarantine = outlook.Quarantine[nodes[i].Name]
 		f := &nodes[i].Fencing
-		for _, h := range seen {
+		for _, h := range outlook.Devices {
 			if h.Node == nodes[i].Name {
 				f.Health = append(f.Health, h)
 			}
@@ -48,7 +49,7 @@ func (n *Node) fencingProblems(nodes []api.NodeStatus, alarm, warn func(text, cu
 				fmt.Sprintf("prove that it works: hamgr node standby %s, then hamgr fence rehearse %s", node.Name, node.Name))
 		}
 		if node.Quarantine != "" {
-			warn(node.Quarantine, "hamgr fence on "+node.Name+" ends it")
+			warn(node.Name+" is "+node.Quarantine, "hamgr fence on "+node.Name+" ends it")
 		}
 	}
 }

@@ -214,7 +214,7 @@ func (b backend) Call(ctx context.Context, peer, verb string, body []byte) ([]by
 		a, err = b.relayed(ctx, body)
 	case verbHello, verbReport:
 		a, err = b.answer(ctx, peer, verb, body, false)
-	case verbDevices, verbTest, verbSetNode:
+	case verbOutlook, verbTest, verbSetNode:
 		a, err = b.coordinated(ctx, peer, verb, body)
 	default:
 		a, err = b.delegated(ctx, peer, verb, body)

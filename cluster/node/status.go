@@ -31,8 +31,9 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 	if !st.Quorate {
 		st.Note = fmt.Sprintf("no coordinator heard for %s: what is shown may be old", silent.Round(100*time.Millisecond))
 	}
-	st.Nodes = n.nodeStatus(s, view, st.Coordinator)
-	n.addDevices(s, st.Nodes, n.devices(ctx))
+	st.Nodes = n.nodeStatus(s, st.Coordinator)
+	outlook := n.outlook(ctx)
+	n.addFencing(s, st.Nodes, outlook)
 	st.Tolerates = tolerates(st.Nodes, st.Quorate)
 	for _, name := range s.GroupNames() {
 		st.Groups = append(st.Groups, n.groupStatus(s, view, s.Groups[name]))
@@ -43,13 +44,11 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 			continue // hamgr fence history has them all
 		}
 		op := operationStatus(o)
-		if o.Open() && st.Coordinator == n.Self {
-			op.Waits = scheduler.Obstacle(s, view, o)
-		}
+		op.Waits = outlook.Waits[id]
 		st.Operations = append(st.Operations, op)
 	}
 	st.Failures = failureStatus(s)
-	st.Problems = problems(n, s, view, st)
+	st.Problems = problems(n, s, st, outlook)
 	return st, nil
 }
 
@@ -70,7 +69,7 @@ func tolerates(nodes []api.NodeStatus, quorate bool) int {
 	return max(0, there-(len(nodes)/2+1))
 }
 
-func (n *Node) nodeStatus(s *state.State, view scheduler.View, coord string) []api.NodeStatus {
+func (n *Node) nodeStatus(s *state.State, coord string) []api.NodeStatus {
 	health := map[string]link.PeerHealth{}
 	for _, h := range n.link.Health() {
 		health[h.Node] = h
@@ -85,7 +84,6 @@ func (n *Node) nodeStatus(s *state.State, view scheduler.View, coord string) []a
 		if r := s.Nodes[c.Name]; r != nil {
 			st.Boot, st.Unclean, st.UncleanReason, st.FenceOp = r.Boot, r.Unclean != "", r.Unclean, r.Op
 			st.Standby = r.Standby
-			_, st.Quarantine = scheduler.Quarantine(r, s.Clock+view.Since, view.Policy)
 		}
 		if c.Name == n.Self {
 			zero := int64(0)
@@ -207,7 +205,7 @@ func failureStatus(s *state.State) []api.Failure {
 }
 
 // problems says what is wrong and what to do, worst first.
-func problems(n *Node, s *state.State, view scheduler.View, st api.Status) []api.Problem {
+func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Problem {
 	var alarms, warnings []api.Problem
 	alarm := func(text, cure string) {
 		alarms = append(alarms, api.Problem{Severity: api.SeverityAlarm, Text: text, Cure: cure})
@@ -228,10 +226,8 @@ func problems(n *Node, s *state.State, view scheduler.View, st api.Status) []api
 				"what "+name+" holds cannot be taken over before its power is proven off: hamgr fence status "+name)
 		case o.Failures > 0 && o.Phase == state.ProvenOff:
 			alarm(fmt.Sprintf("%s is fenced, but does not come on again: %s", name, o.Error), "switch it on: hamgr fence on "+name)
-		case st.Coordinator == n.Self:
-			if why := scheduler.Obstacle(s, view, o); why != "" {
-				alarm(fmt.Sprintf("fencing of %s waits: %s", name, why), "bring back the nodes that do not answer")
-			}
+		case outlook.Waits[o.ID] != "":
+			alarm(fmt.Sprintf("fencing of %s waits: %s", name, outlook.Waits[o.ID]), "bring back the nodes that do not answer")
 		}
 	}
 	for _, name := range s.GroupNames() {

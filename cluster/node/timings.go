@@ -59,6 +59,37 @@ func Timings(c *config.Config) ([]Timing, []Failover) {
 	return timings, failovers
 }
 
+// Share is what one fence device may take of the time in which a node is to be fenced.
+type Share struct {
+	Node    string
+	Level   int // from 1
+	Device  string
+	Timeout time.Duration // of the device: all that it has for one attempt
+	Settle  time.Duration // of the timeout: off must last for so long
+	// OfLevel is the budget of the device's level: that of its slowest device, and the second opinion of the other
+	// levels.
+	OfLevel time.Duration
+	// Whole is the budget of all levels, one after the other.
+	Whole time.Duration
+}
+
+// Shares gives the time budget of every node's fencing, device by device.
+func Shares(c *config.Config) []Share {
+	var all []Share
+	for _, name := range c.NodeNames() {
+		devices := levels(c, name, slog.New(slog.DiscardHandler))
+		for i, level := range devices {
+			for _, d := range level {
+				all = append(all, Share{
+					Node: name, Level: i + 1, Device: d.Name, Timeout: d.Timeout, Settle: d.Settle,
+					OfLevel: stonith.LevelBudget(devices, i+1), Whole: stonith.Budget(devices),
+				})
+			}
+		}
+	}
+	return all
+}
+
 // slowestStart is the longest that any group may take to start.
 func slowestStart(c *config.Config) time.Duration {
 	var slowest time.Duration
