@@ -65,6 +65,7 @@ type censor struct {
 	spellings []string // replaced
 	parts     []string // lines with one of them are left out
 	bare      []string // likewise, in a line that is reduced to its letters and digits
+	unquoted  []string // likewise, in a line without backslashes and quotes
 }
 
 const (
@@ -96,6 +97,9 @@ func newCensor(secrets []string) censor {
 			if len(bare) >= shortest {
 				c.bare = append(c.bare, bare)
 			}
+			if u := unquote(s); u != "" {
+				c.unquoted = append(c.unquoted, u)
+			}
 		}
 	}
 	// The longest first, so that none leaves a rest of another.
@@ -125,7 +129,7 @@ func spellings(s string) []string {
 		if (shift+len(s))%3 != 0 {
 			text = text[:len(text)-1]
 		}
-		if len(text)-skip >= 2*shortest {
+		if len(text)-skip > shortest {
 			all = append(all, text[skip:])
 		}
 	}
@@ -146,16 +150,27 @@ func letters(s string) string {
 	}, s)
 }
 
+func unquote(s string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("\\'\"", r) {
+			return -1
+		}
+		return r
+	}, s)
+}
+
 func (c censor) line(s string) string {
 	for _, spelling := range c.spellings {
 		s = strings.ReplaceAll(s, spelling, replacement)
 	}
-	bare := letters(s)
-	if slices.ContainsFunc(c.parts, func(part string) bool { return strings.Contains(s, part) }) ||
-		slices.ContainsFunc(c.bare, func(b string) bool { return strings.Contains(bare, b) }) {
+	if containsAny(s, c.parts) || containsAny(letters(s), c.bare) || containsAny(unquote(s), c.unquoted) {
 		return leftOut
 	}
 	return s
+}
+
+func containsAny(s string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(s, part) })
 }
 
 // stamp is what the library of the fence agents puts before a message (LOG_FORMAT of fencing.py).
