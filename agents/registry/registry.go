@@ -6,6 +6,7 @@ import (
 	"github.com/hamgr/hamgr/agents"
 	"github.com/hamgr/hamgr/agents/exec"
 	"github.com/hamgr/hamgr/agents/redfish"
+	"github.com/hamgr/hamgr/agents/snmp"
 )
 
 // Default gives all kinds.
@@ -13,5 +14,6 @@ func Default() agents.Registry {
 	return agents.NewRegistry(
 		exec.Kind(),
 		redfish.Kind(),
+		snmp.Kind(),
 	)
 }
