@@ -21,6 +21,7 @@ import (
 // falsely, power that changes by itself, a gate that may refuse, a cancel at any time.
 type trial struct {
 	levels [][]trialDevice
+	serial string // what the target announced
 	events []trialEvent
 	refuse int
 	cancel time.Duration // 0: never
@@ -32,6 +33,14 @@ type trialDevice struct {
 	timeout, settle time.Duration
 	behavior        fake.Behavior
 	off             bool // from the beginning
+	machine         bool // sees the machine itself
+	serial          string
+	anyIdentity     bool
+}
+
+// wrong: it names another machine, and that matters.
+func (d trialDevice) wrong(serial string) bool {
+	return d.machine && !d.anyIdentity && serial != "" && d.serial != "" && d.serial != serial
 }
 
 type trialEvent struct {
@@ -50,22 +59,28 @@ func drawBehavior(t *rapid.T) fake.Behavior {
 		Answer:  millis(t, "answer", 0, 0, 1, 7, 130, 900),
 		Lag:     millis(t, "lag", 0, 0, 0, 33, 700, 4000),
 		Command: rapid.SampledFrom([]string{"", "", "", "ignore", "refuse", "error"}).Draw(t, "command"),
-		Status:  rapid.SampledFrom([]string{"", "", "", "", "unknown", "missing", "error", "on"}).Draw(t, "status"),
-		Reads:   rapid.SliceOfN(rapid.SampledFrom([]string{"true", "on", "unknown", "missing", "error"}), 0, 4).Draw(t, "reads"),
+		Status:  rapid.SampledFrom([]string{"", "", "", "", "unknown", "missing", "error", "on", "credentials"}).Draw(t, "status"),
+		Reads:   rapid.SliceOfN(rapid.SampledFrom([]string{"true", "on", "unknown", "missing", "error", "credentials"}), 0, 4).Draw(t, "reads"),
 		Login:   rapid.IntRange(0, 9).Draw(t, "login") == 0,
+	}
+	if rapid.IntRange(0, 5).Draw(t, "identity fails") == 0 {
+		b.Identity = "error"
 	}
 	if rapid.IntRange(0, 4).Draw(t, "rebounds?") == 0 {
 		b.Rebound, b.Rebounds = millis(t, "rebound", 10, 200, 330, 1000), rapid.IntRange(0, 3).Draw(t, "rebounds")
 	}
 	if rapid.IntRange(0, 5).Draw(t, "stalls?") == 0 {
-		b.Stall = []string{rapid.SampledFrom([]string{"status", "off", "close", "open"}).Draw(t, "stall")}
+		b.Stall = []string{rapid.SampledFrom([]string{"status", "off", "close", "open", "identity"}).Draw(t, "stall")}
 		b.Deaf = rapid.Bool().Draw(t, "deaf")
 	}
 	return b
 }
 
 func drawTrial(t *rapid.T) trial {
-	tr := trial{refuse: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(t, "refuse")}
+	tr := trial{
+		refuse: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 3}).Draw(t, "refuse"),
+		serial: rapid.SampledFrom([]string{"", "SN1"}).Draw(t, "announced"),
+	}
 	n := 0
 	for range rapid.IntRange(1, 3).Draw(t, "levels") {
 		var level []trialDevice
@@ -78,6 +93,8 @@ func drawTrial(t *rapid.T) trial {
 				settle:   millis(t, "settle", 0, 100, 300, 1000),
 				behavior: drawBehavior(t),
 				off:      rapid.IntRange(0, 3).Draw(t, "was off") == 0,
+				machine:  rapid.IntRange(0, 2).Draw(t, "sees the machine") == 0,
+				serial:   rapid.SampledFrom([]string{"", "SN1", "SN1", "SN2"}).Draw(t, "serial"), anyIdentity: rapid.IntRange(0, 5).Draw(t, "any identity") == 0,
 			})
 		}
 		tr.levels = append(tr.levels, level)
@@ -128,9 +145,12 @@ type run struct {
 	begun    time.Time
 	levels   [][]stonith.Device
 	devices  []*fake.Device
+	trials   []trialDevice // by device
 	proof    stonith.Proof
 	err      error
 	problems []string
+	level    time.Time // when the last level began
+	returned time.Time
 
 	mu      sync.Mutex
 	passes  map[time.Time]int // gate passes at each instant
@@ -152,18 +172,27 @@ func (r *run) play(t *testing.T) {
 	}
 	f := stonith.New(nil)
 	o := order(1, r.levels...)
-	o.Gate = r.gate
+	o.Gate, o.Machine.Serial, r.level = r.gate, r.serial, r.begun
+	o.Observe = func(s stonith.Step) {
+		if s.What == "level failed" {
+			r.level = time.Now()
+		}
+	}
 	r.proof, r.err = f.Off(ctx, o)
-	returned := time.Now()
-	if took, budget := returned.Sub(r.begun), stonith.Budget(r.levels); took > budget {
+	r.returned = time.Now()
+	if took, budget := r.returned.Sub(r.begun), stonith.Budget(r.levels); took > budget {
 		r.wrong("took %v with a budget of %v", took, budget)
 	}
-	if late := returned.Sub(r.begun) - r.cancel; r.cancel > 0 && late > 50*time.Millisecond {
+	if late := r.returned.Sub(r.begun) - r.cancel; r.cancel > 0 && late > 50*time.Millisecond {
 		r.wrong("cancelled, and returned %v later", late)
 	}
 	time.Sleep(time.Minute)
 	for _, d := range r.devices {
 		d.Behave(fake.Behavior{})
+		d.Release()
+	}
+	time.Sleep(time.Second)
+	for _, d := range r.devices { // where the close was to be stalled too
 		d.Release()
 	}
 	if err := f.Wait(t.Context()); err != nil {
@@ -183,17 +212,25 @@ func (r *run) build() {
 					d.SetPower(p, agents.Off)
 				}
 			}
+			td.behavior.Serial = td.serial
 			d.Behave(td.behavior)
-			r.devices = append(r.devices, d)
-			devices = append(devices, stonith.Device{Name: td.name, Plugs: td.plugs, Timeout: td.timeout, Settle: td.settle, Open: d.Open})
+			r.devices, r.trials = append(r.devices, d), append(r.trials, td)
+			device := stonith.Device{Name: td.name, Plugs: td.plugs, Timeout: td.timeout, Settle: td.settle, AnyIdentity: td.anyIdentity, Open: d.Open}
+			if td.machine {
+				device.Sees = agents.SeesMachine
+			}
+			devices = append(devices, device)
 		}
 		r.levels = append(r.levels, devices)
 	}
 	for _, e := range r.events {
-		d := r.devices[e.device%len(r.devices)]
+		i := e.device % len(r.devices)
+		d := r.devices[i]
 		time.AfterFunc(e.at, func() {
 			if e.behavior != nil {
-				d.Behave(*e.behavior)
+				b := *e.behavior
+				b.Serial = r.trials[i].serial
+				d.Behave(b)
 			} else {
 				d.SetPower([]string{"1", "2", "3"}[e.plug], e.state)
 			}
@@ -213,15 +250,20 @@ func (r *run) gate(context.Context) error {
 	return nil
 }
 
-// checkCalls: offs only, each right after its gate, none after a refusal; one handle
-// at a time, all closed.
+// checkCalls: offs only, each right after its gate, none after a refusal, none to a device that
+// named another machine; one handle and one call at a time, all handles closed.
 func (r *run) checkCalls() {
 	offs := map[time.Time]int{}
-	for _, d := range r.devices {
-		if d.Handles() != 0 || d.Overlapped() {
-			r.wrong("%d handles left open, overlapped %v", d.Handles(), d.Overlapped())
+	for i, d := range r.devices {
+		if d.Handles() != 0 || d.Overlapped() || overlapping(d) {
+			r.wrong("%d handles left open, overlapped %v, calls %v", d.Handles(), d.Overlapped(), overlapping(d))
 		}
+		refused := false
 		for _, c := range d.Calls() {
+			refused = refused || c.Verb == "identity" && c.Err == nil && r.trials[i].wrong(r.serial)
+			if refused && c.Verb == "off" {
+				r.wrong("an off was sent to a device that named another machine")
+			}
 			switch c.Verb {
 			case "on":
 				r.wrong("an on was sent")
@@ -268,6 +310,53 @@ func (r *run) checkOutcome() {
 			r.checkPlug(d, r.devices[first+i], plugs[0])
 			plugs = plugs[1:]
 		}
+		r.checkIdentity(first + i)
+	}
+	r.checkOpinions(first)
+}
+
+// checkIdentity: a device that named another machine proves nothing, not even that it was off.
+func (r *run) checkIdentity(device int) {
+	if !r.trials[device].wrong(r.serial) {
+		return
+	}
+	for _, c := range r.devices[device].Calls() {
+		if c.Verb == "identity" && c.Err == nil && !c.At.Before(r.level) && !c.At.After(r.returned) {
+			r.wrong("proven by a device that names another machine")
+		}
+	}
+}
+
+// checkOpinions: every device of another level is recorded, and none that sees the machine, and not
+// another one, said on last. first is the number of the proving level's first device.
+func (r *run) checkOpinions(first int) {
+	plugs, last := 0, first+len(r.levels[r.proof.Level-1])
+	for i, d := range r.devices {
+		if i >= first && i < last {
+			continue
+		}
+		plugs += len(r.trials[i].plugs)
+		for _, plug := range r.trials[i].plugs {
+			state := agents.Unknown
+			for _, c := range d.Calls() {
+				if c.Plug == plug && !c.At.Before(r.proof.OffSince()) && !c.At.Add(c.Took).After(r.returned) && c.Err == nil && c.State != agents.Unknown {
+					state = c.State
+				}
+			}
+			if state == agents.On && r.trials[i].machine && !r.trials[i].wrong(r.serial) {
+				r.wrong("proven while %s plug %s said on", r.trials[i].name, plug)
+			}
+		}
+	}
+	if len(r.proof.Opinions) != plugs {
+		r.wrong("%d opinions of %d plugs", len(r.proof.Opinions), plugs)
+	}
+	results := 0
+	for _, td := range r.trials[:last] {
+		results += len(td.plugs)
+	}
+	if len(r.proof.Devices) != results {
+		r.wrong("%d results of %d plugs", len(r.proof.Devices), results)
 	}
 }
 
@@ -275,7 +364,7 @@ func (r *run) checkPlug(d stonith.Device, truth *fake.Device, p stonith.PlugProo
 	var reads []fake.Call
 	commanded := false
 	for _, c := range truth.Calls() {
-		if c.Plug == p.Plug && c.Verb == "status" {
+		if c.Plug == p.Plug && c.Verb == "status" && !c.At.Before(r.level) { // and not for another level's second opinion
 			reads = append(reads, c)
 		}
 		commanded = commanded || c.Plug == p.Plug && c.Verb == "off"

@@ -128,6 +128,9 @@ func use[T any](ctx context.Context, s *session, limit time.Duration, what strin
 	defer cancel()
 	v, left, err := await(share, ts.fencer, func(ctx context.Context) (T, error) {
 		a, err := ts.handle(s.device.Open)
+		if err == nil && ctx.Err() != nil {
+			err = context.Cause(ctx) // opening took too long: what follows is no longer wanted
+		}
 		if err != nil {
 			return none, err
 		}
