@@ -89,19 +89,19 @@ func (e *setupError) Unwrap() error {
 	case types.RmcpStatusCodeInvalidAuthAlg, types.RmcpStatusCodeInvalidIntegrityAlg,
 		types.RmcpStatusCodeNoMatchingAuthPayload, types.RmcpStatusCodeNoMatchingIntegrityPayload,
 		types.RmcpStatusCodeInvalidConfidentAlg, types.RmcpStatusCodeNoCipherSuiteMatch:
-		return errSuite
-	case types.RmcpStatusCodeInvalidSessionID, types.RmcpStatusCodeInactiveSessionID,
-		types.RmcpStatusCodeInvalidIntegrityCheckValue:
-		return errMixedUp
+		if e.message == openMessage {
+			return errSuite
+		}
 	}
-	return agents.ErrProtocol
+	return errMixedUp
 }
 
 var (
 	// errSuite: the BMC says that it does not offer the cipher suite.
 	errSuite = fmt.Errorf("%w: cipher suite not offered", agents.ErrUnfit)
-	// errMixedUp: a datagram of the handshake was lost or came twice, so that both sides hold
-	// different numbers, or the BMC has forgotten what it said. It may go well the next time.
+	// errMixedUp: the BMC does not know what we talk of. A datagram of the handshake was lost or
+	// came twice, so that both sides hold different numbers; or the BMC has restarted; or
+	// somebody else said so. It may go well the next time.
 	errMixedUp = fmt.Errorf("%w: the handshake went out of step", agents.ErrProtocol)
 	// errPassword: the BMC signed its part with another password.
 	errPassword = fmt.Errorf("%w: wrong password, or no such user", agents.ErrCredentials)

@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/bougou/go-ipmi/pkg/crypto"
@@ -27,7 +28,8 @@ type handshake struct {
 	ourRandom [16]byte
 	bmcRandom [16]byte
 	guid      [16]byte
-	role      byte  // the level asked for, as it is in RAKP message 1 and in the HMACs
+	role      byte // the level asked for, as it is in RAKP message 1 and in the HMACs
+	sik       []byte
 	keys      *keys // set when RAKP message 3 goes out
 }
 
@@ -37,7 +39,7 @@ func (h *handshake) open(ctx context.Context) (*session, error) {
 	for _, step := range []func(context.Context) error{h.openSession, h.rakp1, h.rakp3} {
 		if err := step(ctx); err != nil {
 			if h.keys != nil {
-				h.session().abandon()
+				h.session().farewell()
 			}
 			return nil, err
 		}
@@ -62,23 +64,13 @@ func (h *handshake) step(ctx context.Context, name string, kind byte, message []
 		}
 		return datagram, nil
 	}, func(b []byte) (bool, error) {
-		f, err := parseFrame(b)
-		switch {
-		case err != nil:
-			return false, err
-		case f.kind != kind+1:
-			return false, errKind
-		}
-		err = h.status(name, f.payload)
-		if err == nil {
-			err = take(f.payload)
-		}
+		err := h.answer(name, kind+1, b, take)
 		switch {
 		case errors.Is(err, errPassword), errors.Is(err, errBMCKey):
 			// Or somebody else signed it: the BMC has this try's time to do better.
 			wrong = err
 			return false, err
-		case errors.Is(err, errMessage), errors.Is(err, errSession):
+		case slices.Contains(notAnswers, err):
 			return false, err
 		}
 		return true, err
@@ -87,6 +79,27 @@ func (h *handshake) step(ctx context.Context, name string, kind byte, message []
 		return wrong
 	}
 	return err
+}
+
+// openMessage is the first message, the only one that can be refused for its algorithms.
+const openMessage = "Open Session"
+
+// notAnswers are the datagrams of the handshake that are dropped as if they had been lost.
+var notAnswers = []error{errShort, errNotRMCP, errVersion, errLength, errKind, errMessage, errSession}
+
+// answer reads a datagram that should be of the kind given.
+func (h *handshake) answer(name string, kind byte, datagram []byte, take func([]byte) error) error {
+	f, err := parseFrame(datagram)
+	if err != nil {
+		return err
+	}
+	if f.kind != kind {
+		return errKind
+	}
+	if err := h.status(name, f.payload); err != nil {
+		return err
+	}
+	return take(f.payload)
 }
 
 // status reads what all answers of the handshake begin with: tag, status, and our session ID
@@ -120,17 +133,20 @@ func (h *handshake) openSession(ctx context.Context) error {
 		IntegrityPayload:               sign,
 		ConfidentialityPayload:         crypt,
 	}
-	return h.step(ctx, "Open Session", kindOpenRequest, request.Pack(), func(p []byte) error {
-		var r rmcpplus.OpenSessionResponse
-		if r.Unpack(p) != nil || r.ManagedSystemSessionID == 0 {
-			return errMessage
-		}
-		if r.AuthAlg != auth.AuthAlg || r.IntegrityAlg != sign.IntegrityAlg || r.CryptAlg != crypt.CryptAlg {
-			return fmt.Errorf("%w: the BMC offers other algorithms instead", errSuite)
-		}
-		h.bmc = r.ManagedSystemSessionID
-		return nil
-	})
+	return h.step(ctx, openMessage, kindOpenRequest, request.Pack(), h.opened)
+}
+
+// opened reads the Open Session Response (IPMI 2.0, 13.18).
+func (h *handshake) opened(p []byte) error {
+	var r rmcpplus.OpenSessionResponse
+	if r.Unpack(p) != nil || r.ManagedSystemSessionID == 0 {
+		return errMessage
+	}
+	if types.AuthAlg(r.AuthAlg) != h.suite.auth || types.IntegrityAlg(r.IntegrityAlg) != h.suite.sign || types.CryptAlg(r.CryptAlg) != h.suite.crypt {
+		return fmt.Errorf("%w: the BMC offers other algorithms instead", errSuite)
+	}
+	h.bmc = r.ManagedSystemSessionID
+	return nil
 }
 
 func (h *handshake) rakp1(ctx context.Context) error {
@@ -144,19 +160,22 @@ func (h *handshake) rakp1(ctx context.Context) error {
 		Username:                       []byte(h.target.username),
 	}
 	h.role = request.Role()
-	return h.step(ctx, "RAKP message 1", kindRAKP1, request.Pack(), func(p []byte) error {
-		r := rmcpplus.RAKPMessage2{AuthAlg: h.suite.auth}
-		if len(p) < 8 || r.Unpack(p) != nil {
-			return errMessage
-		}
-		want, err := crypto.RAKP2AuthCode(h.suite.auth, h.ours, h.bmc, h.ourRandom[:], r.ManagedSystemRandomNumber[:],
-			r.ManagedSystemGUID[:], h.role, h.target.username, h.target.password)
-		if err != nil || len(want) == 0 || !hmac.Equal(want, r.KeyExchangeAuthenticationCode) {
-			return errPassword
-		}
-		h.bmcRandom, h.guid = r.ManagedSystemRandomNumber, r.ManagedSystemGUID
-		return nil
-	})
+	return h.step(ctx, "RAKP message 1", kindRAKP1, request.Pack(), h.rakp2)
+}
+
+// rakp2 reads RAKP message 2, by which the BMC proves that it knows the password (13.21).
+func (h *handshake) rakp2(p []byte) error {
+	r := rmcpplus.RAKPMessage2{AuthAlg: h.suite.auth}
+	if r.Unpack(p) != nil {
+		return errMessage
+	}
+	want, err := crypto.RAKP2AuthCode(h.suite.auth, h.ours, h.bmc, h.ourRandom[:], r.ManagedSystemRandomNumber[:],
+		r.ManagedSystemGUID[:], h.role, h.target.username, h.target.password)
+	if err != nil || len(want) == 0 || !hmac.Equal(want, r.KeyExchangeAuthenticationCode) {
+		return errPassword
+	}
+	h.bmcRandom, h.guid = r.ManagedSystemRandomNumber, r.ManagedSystemGUID
+	return nil
 }
 
 func (h *handshake) rakp3(ctx context.Context) error {
@@ -168,17 +187,20 @@ func (h *handshake) rakp3(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.keys = &keys{suite: h.suite, k1: k1, k2: k2}
+	h.sik, h.keys = sik, &keys{suite: h.suite, k1: k1, k2: k2}
 	request := &rmcpplus.RAKPMessage3{ManagedSystemSessionID: h.bmc, KeyExchangeAuthenticationCode: code}
-	return h.step(ctx, "RAKP message 3", kindRAKP3, request.Pack(), func(p []byte) error {
-		size := crypto.RAKP4ICVLen(h.suite.auth)
-		if len(p) < 8+size {
-			return errMessage
-		}
-		want, err := crypto.RAKP4ICV(h.suite.auth, h.ourRandom[:], h.bmc, h.guid[:], sik)
-		if err != nil || len(want) == 0 || !hmac.Equal(want, p[8:8+size]) {
-			return errBMCKey
-		}
-		return nil
-	})
+	return h.step(ctx, "RAKP message 3", kindRAKP3, request.Pack(), h.rakp4)
+}
+
+// rakp4 reads RAKP message 4, by which the BMC proves that it has the same session keys (13.23).
+func (h *handshake) rakp4(p []byte) error {
+	size := crypto.RAKP4ICVLen(h.suite.auth)
+	if len(p) < 8+size {
+		return errMessage
+	}
+	want, err := crypto.RAKP4ICV(h.suite.auth, h.ourRandom[:], h.bmc, h.guid[:], h.sik)
+	if err != nil || len(want) == 0 || !hmac.Equal(want, p[8:8+size]) {
+		return errBMCKey
+	}
+	return nil
 }

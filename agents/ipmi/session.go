@@ -121,13 +121,18 @@ func (s *session) end(ctx context.Context) error {
 	return nil // whatever it answers, it is gone
 }
 
-// abandon tells the BMC to close the session, and waits for nothing.
+// abandon closes the socket without waiting for the BMC.
 func (s *session) abandon() {
+	s.farewell()
+	s.close()
+}
+
+// farewell tells the BMC to close the session, once.
+func (s *session) farewell() {
 	request := &app.CloseSessionRequest{SessionID: s.bmc}
 	if b, err := s.datagram(question{request.Command(), 0}, request.Pack()); err == nil {
 		s.conn.Write(b)
 	}
-	s.close()
 }
 
 // waits are those for a question that may be repeated.

@@ -1,0 +1,5 @@
+//go:build race
+
+package ipmi
+
+const raceEnabled = true
