@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -23,6 +24,7 @@ type checkOutput struct {
 	Groups    int              `json:"groups,omitempty"`
 	Timings   []timing         `json:"timings,omitempty"`
 	Failovers []failover       `json:"failovers,omitempty"`
+	Fencing   []share          `json:"fencing,omitempty"`
 }
 
 // timing is one time that follows from detection_time.
@@ -39,6 +41,17 @@ type failover struct {
 	FenceMS  int64  `json:"fence_ms"`
 	StartMS  int64  `json:"start_ms"`
 	TotalMS  int64  `json:"total_ms"`
+}
+
+// share is what one fence device may take of the time in which its node is to be fenced.
+type share struct {
+	Node      string `json:"node"`
+	Level     int    `json:"level"` // from 1
+	Device    string `json:"device"`
+	TimeoutMS int64  `json:"timeout_ms"`
+	SettleMS  int64  `json:"settle_ms"`
+	LevelMS   int64  `json:"level_ms"` // budget of the device's level
+	WholeMS   int64  `json:"whole_ms"` // budget of all levels
 }
 
 func (c *cli) configCommand() *cobra.Command {
@@ -78,6 +91,7 @@ func (c *cli) check(path string) error {
 		out.Warnings = append(out.Warnings, cfg.Warnings...)
 		out.Cluster, out.Nodes, out.Groups = cfg.Cluster.Name, len(cfg.Nodes), len(cfg.Groups)
 		out.Timings, out.Failovers = timings(cfg)
+		out.Fencing = shares(cfg)
 	}
 	if c.json {
 		if err := c.printJSON(out); err != nil {
@@ -111,6 +125,7 @@ func writeCheck(w io.Writer, out checkOutput) {
 		fmt.Fprintln(w)
 		t.write(w, "")
 	}
+	writeShares(w, out.Fencing)
 	if len(out.Failovers) > 0 {
 		t := table{{"WORST FAILOVER OF", "DETECT", "FENCE", "START", "TOTAL"}}
 		for _, f := range out.Failovers {
@@ -119,4 +134,26 @@ func writeCheck(w io.Writer, out checkOutput) {
 		fmt.Fprintln(w)
 		t.write(w, "")
 	}
+}
+
+// writeShares names each node's whole budget once, and each level's.
+func writeShares(w io.Writer, shares []share) {
+	if len(shares) == 0 {
+		return
+	}
+	t := table{{"FENCING OF", "WHOLE", "LEVEL", "OF LEVEL", "DEVICE", "TIMEOUT", "SETTLE"}}
+	var before share
+	for _, s := range shares {
+		node, whole, level, ofLevel := s.Node, shortMS(s.WholeMS), strconv.Itoa(s.Level), shortMS(s.LevelMS)
+		if s.Node == before.Node {
+			node, whole = "", ""
+			if s.Level == before.Level {
+				level, ofLevel = "", ""
+			}
+		}
+		t.row(node, whole, level, ofLevel, s.Device, shortMS(s.TimeoutMS), shortMS(s.SettleMS))
+		before = s
+	}
+	fmt.Fprintln(w)
+	t.write(w, "")
 }

@@ -23,8 +23,13 @@ func TestOutputsAreDocumented(t *testing.T) {
 	}
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\|")
 	for verb, output := range map[string]any{
-		"status":            api.Status{},
-		"fence status NODE": api.FenceStatus{},
+		"status":                              api.Status{},
+		"fence status NODE":                   api.FenceStatus{},
+		"fence test [NODE]":                   api.FenceTest{},
+		"fence rehearse NODE":                 rehearsal{},
+		"fence history [NODE]":                api.FenceHistory{},
+		"fence confirm NODE":                  api.FenceResult{},
+		"node standby NODE, node online NODE": api.NodeResult{},
 		"fence off NODE, fence on NODE, fence reboot NODE": api.FenceResult{},
 		"config check [FILE]":                              checkOutput{},
 		"init":                                             initOutput{},

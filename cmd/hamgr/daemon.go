@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 
 	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/node"
@@ -17,6 +18,9 @@ func runDaemon(ctx context.Context, o daemonOptions) error {
 }
 
 func kinds() config.Kinds { return node.Kinds() }
+
+// openDirect reads a configuration for working its fence devices without a cluster.
+func openDirect(path string, log *slog.Logger) (fencing, error) { return node.OpenDirect(path, log) }
 
 // newKeyFile writes a new cluster key. It never overwrites: fs.ErrExist.
 func newKeyFile(path string) error { return node.NewKeyFile(path) }
@@ -34,4 +38,15 @@ func timings(c *config.Config) (times []timing, failovers []failover) {
 		})
 	}
 	return times, failovers
+}
+
+// shares gives each fence device's part of the time budget.
+func shares(c *config.Config) (all []share) {
+	for _, s := range node.Shares(c) {
+		all = append(all, share{
+			Node: s.Node, Level: s.Level, Device: s.Device, TimeoutMS: s.Timeout.Milliseconds(), SettleMS: s.Settle.Milliseconds(),
+			LevelMS: s.OfLevel.Milliseconds(), WholeMS: s.Whole.Milliseconds(),
+		})
+	}
+	return all
 }

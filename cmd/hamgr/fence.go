@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/user"
@@ -18,124 +16,91 @@ import (
 func (c *cli) fenceCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fence",
-		Short: "Read or switch a node's power through its fence devices",
+		Short: "Work the fence devices: read, test, switch, rehearse; and see what was done",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return usagef("fence what: status, off, on or reboot?") },
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("fence what: status, test, off, on, reboot, rehearse, history or confirm?")
+		},
 	}
 	cmd.AddCommand(
 		c.fenceStatusCommand(),
+		c.fenceTestCommand(),
 		c.fenceAction(api.ActionOff, "Cut a node's power, prove it off, and leave it off"),
 		c.fenceAction(api.ActionOn, "Switch a node on again"),
 		c.fenceAction(api.ActionReboot, "Cut a node's power, prove it off, and switch it on again"),
+		c.fenceRehearseCommand(),
+		c.fenceHistoryCommand(),
+		c.fenceConfirmCommand(),
 	)
 	return cmd
 }
 
+// fenceOrder is the command line of an off, on or reboot.
+type fenceOrder struct {
+	api.FenceRequest
+	yes     bool
+	timeout time.Duration
+	direct  direct
+}
+
 func (c *cli) fenceAction(action, short string) *cobra.Command {
-	var (
-		yes     bool
-		reason  string
-		timeout time.Duration
-	)
+	o := fenceOrder{FenceRequest: api.FenceRequest{Action: action}}
 	cmd := &cobra.Command{
 		Use:               action + " NODE",
 		Short:             short,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := api.FenceRequest{Node: args[0], Action: action, By: operator(), Reason: reason}
-			if err := req.Validate(); err != nil {
-				return err
-			}
-			mustAsk := action != api.ActionOn && !yes
-			if mustAsk && !c.interactive {
-				return usagef("fence %s %s asks before it cuts the power, and there is no terminal to answer: give --yes", action, req.Node)
-			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
-			client := c.client()
-			defer client.Close()
-			if mustAsk {
-				if err := c.confirm(ctx, client, req); err != nil {
-					return err
-				}
-			}
-			result, err := client.Fence(ctx, req, func(e api.FenceEvent) { c.say("%s", progress(e)) })
-			if err != nil {
-				return err
-			}
-			return c.fenced(result)
+			o.Node, o.By = args[0], operator()
+			return c.fence(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "why, for the record")
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait for the end; the operation itself goes on")
+	cmd.Flags().StringVar(&o.Reason, "reason", "", "why, for the record")
+	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait for the end; the operation itself goes on (not with --direct)")
+	o.direct.flags(cmd)
 	if action != api.ActionOn {
-		cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+		cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
+		cmd.Flags().BoolVar(&o.direct.force, "force", false, "with --direct: although the daemon says that the cluster can do it")
 	}
 	return cmd
 }
 
-// confirm shows what is at stake, and has the operator agree to it.
-func (c *cli) confirm(ctx context.Context, client *api.Client, req api.FenceRequest) error {
-	status, err := client.Status(ctx)
+func (c *cli) fence(ctx context.Context, o fenceOrder) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if err := o.direct.check(); err != nil {
+		return err
+	}
+	mustAsk := o.Action != api.ActionOn && !o.yes
+	if mustAsk && !c.interactive {
+		return usagef("fence %s %s asks before it cuts the power, and there is no terminal to answer: give --yes", o.Action, o.Node)
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	defer cancel()
+	if o.direct.on {
+		return c.fenceDirectly(ctx, o, mustAsk)
+	}
+	client := c.client()
+	defer client.Close()
+	if mustAsk {
+		stakes, err := c.stakes(ctx, client, o.Node)
+		if err != nil {
+			return err
+		}
+		if err := c.agree(ctx, stakes+"; cut its power?"); err != nil {
+			return err
+		}
+	}
+	result, err := client.Fence(ctx, o.FenceRequest, c.follow)
 	if err != nil {
 		return err
 	}
-	if status.Note != "" {
-		c.say("%s", status.Note)
-	}
-	stakes, known := atStake(status, req.Node)
-	if !known {
-		return &api.Error{Code: api.ErrNotFound, Message: fmt.Sprintf("there is no node %q", req.Node), Hint: "hamgr status lists the nodes"}
-	}
-	fmt.Fprint(c.err, printable(fmt.Sprintf("%s; cut its power? [y/N] ", stakes)))
-	switch yes, err := c.answer(ctx); {
-	case err != nil:
-		return err
-	case !yes:
-		return errors.New("not confirmed; nothing was done")
-	}
-	return nil
+	return c.fenced(result)
 }
 
-// atStake says in words what a node is and holds.
-func atStake(s api.Status, node string) (words string, known bool) {
-	for _, n := range s.Nodes {
-		if n.Name == node {
-			words, known = fmt.Sprintf("%s is %s", node, n.State), true
-			if n.Coordinator {
-				words += " and the coordinator"
-			}
-		}
-	}
-	var groups []string
-	for _, g := range s.Groups {
-		if g.Node == node {
-			groups = append(groups, g.Name)
-		}
-	}
-	if len(groups) == 0 {
-		return words + ", and holds no group", known
-	}
-	return words + ", and holds " + strings.Join(groups, ", "), known
-}
-
-// answer reads one line. Reading a terminal cannot be cancelled; a reader that is left
-// behind ends with the process.
-func (c *cli) answer(ctx context.Context) (yes bool, err error) {
-	line := make(chan string, 1)
-	go func() {
-		text, _ := bufio.NewReader(c.in).ReadString('\n')
-		line <- text
-	}()
-	select {
-	case text := <-line:
-		text = strings.ToLower(strings.TrimSpace(text))
-		return text == "y" || text == "yes", nil
-	case <-ctx.Done():
-		return false, errors.New("no answer; nothing was done")
-	}
-}
+// follow shows the steps of an operation as they happen.
+func (c *cli) follow(e api.FenceEvent) { c.say("%s", progress(e)) }
 
 func progress(e api.FenceEvent) string {
 	var b strings.Builder
@@ -152,25 +117,38 @@ func progress(e api.FenceEvent) string {
 // fenced tells the result. A reboot whose power-on failed has fenced the node, but did not
 // do all that was asked.
 func (c *cli) fenced(r api.FenceResult) error {
+	half := r.Action == api.ActionReboot && r.Phase == api.PhaseProven
 	if c.json {
 		if err := c.printJSON(r); err != nil {
 			return err
 		}
 	} else {
 		words := map[string]string{api.ActionOff: "is off", api.ActionOn: "is on", api.ActionReboot: "was off and is on again"}[r.Action]
-		if r.Phase == api.PhaseProven {
-			words = "is off"
+		if half {
+			words = "is fenced: it is off"
 		}
-		line := fmt.Sprintf("%s %s (operation %d, %s)", r.Node, words, r.Op, shortMS(r.TookMS))
+		line := fmt.Sprintf("%s %s (%s%s)", r.Node, words, operation(r.Op), shortMS(r.TookMS))
 		if r.Proof != "" {
 			line += ": " + r.Proof
 		}
 		fmt.Fprintln(c.out, printable(line))
 	}
-	if r.Action == api.ActionReboot && r.Phase == api.PhaseProven {
-		return &outcome{exitFailed, strings.TrimSuffix(r.Node+" is proven off, but was not switched on again: "+r.Note, ": ")}
+	if half {
+		text := fmt.Sprintf("the fencing of %s succeeded, only its power-on failed: it is proven off", r.Node)
+		if r.Op != 0 {
+			text += ", and what it held may start elsewhere"
+		}
+		return &outcome{exitFailed, strings.TrimSuffix(fmt.Sprintf("%s; switch it on with hamgr fence on %s: %s", text, r.Node, r.Note), ": ")}
 	}
 	return nil
+}
+
+// operation names an operation before other words; what was done directly has no number.
+func operation(op uint64) string {
+	if op == 0 {
+		return ""
+	}
+	return fmt.Sprintf("operation %d, ", op)
 }
 
 // operator is the person behind this process, for the record; it is no authentication.
@@ -182,24 +160,4 @@ func operator() string {
 		return u.Username
 	}
 	return fmt.Sprintf("uid %d", os.Getuid())
-}
-
-// completeNode offers the nodes that the daemon knows.
-func (c *cli) completeNode(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-	defer cancel()
-	client := c.client()
-	defer client.Close()
-	status, err := client.Status(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []string
-	for _, n := range status.Nodes {
-		names = append(names, n.Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

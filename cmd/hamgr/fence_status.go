@@ -13,7 +13,10 @@ import (
 )
 
 func (c *cli) fenceStatusCommand() *cobra.Command {
-	var timeout time.Duration
+	var (
+		timeout time.Duration
+		d       direct
+	)
 	cmd := &cobra.Command{
 		Use:               "status NODE",
 		Short:             "Read a node's power afresh from its fence devices",
@@ -21,11 +24,12 @@ func (c *cli) fenceStatusCommand() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := d.check(); err != nil {
+				return err
+			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			client := c.client()
-			defer client.Close()
-			status, err := client.FenceStatus(ctx, args[0])
+			status, err := c.fenceStatus(ctx, d, args[0])
 			if err != nil {
 				return err
 			}
@@ -40,7 +44,22 @@ func (c *cli) fenceStatusCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the devices")
+	d.flags(cmd)
 	return cmd
+}
+
+func (c *cli) fenceStatus(ctx context.Context, d direct, node string) (status api.FenceStatus, err error) {
+	if d.on {
+		c.readDirectly()
+		err = d.directly(ctx, func(f fencing) error {
+			status, err = f.Status(ctx, node)
+			return err
+		})
+		return status, err
+	}
+	client := c.client()
+	defer client.Close()
+	return client.FenceStatus(ctx, node)
 }
 
 func writeFenceStatus(w io.Writer, s api.FenceStatus) {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -43,10 +42,11 @@ func TestScripts(t *testing.T) {
 				if neg || len(args) != 1 {
 					ts.Fatalf("usage: daemon KIND")
 				}
-				stop, err := startDaemon(ts.Getenv("HAMGR_SOCKET"), canned{args[0]})
+				stop, err := startDaemon(ts.Getenv("HAMGR_SOCKET"), newCanned(args[0]))
 				ts.Check(err)
 				ts.Defer(stop)
 			},
+			"bmc": startBMC,
 			// status WANT COMMAND...: the exit status is exactly that
 			"status": func(ts *testscript.TestScript, neg bool, args []string) {
 				if neg || len(args) < 2 {
@@ -83,62 +83,11 @@ func startDaemon(socket string, b api.Backend) (stop func(), err error) {
 	return func() { cancel(); <-done }, nil
 }
 
-// canned is a daemon whose answers are fixed by its kind.
-type canned struct{ kind string }
-
-func (c canned) Status(context.Context) (api.Status, error) {
-	s := healthy()
-	if c.kind == "noquorum" {
-		s = noQuorum()
-	}
-	return s, nil
-}
-
-func (c canned) FenceStatus(_ context.Context, node string) (api.FenceStatus, error) {
-	if node != "gamma" {
-		return api.FenceStatus{}, fmt.Errorf("no node %q: %w", node, api.ErrNotFound)
-	}
-	s := api.FenceStatus{Node: node, ReadBy: "alpha", Power: "on", Plugs: []api.PlugStatus{
-		{Level: 1, Device: "gamma-bmc", Agent: "redfish", State: "on", Detail: "On", TookMS: 12},
-	}}
-	if c.kind == "mute" {
-		s.Power = "unknown"
-		s.Plugs = append(s.Plugs, api.PlugStatus{Level: 2, Device: "pdu-a", Agent: "snmp", Plug: "3", State: "unknown", Error: "no answer\x1b[2J", TookMS: 20000})
-	}
-	return s, nil
-}
-
-func (c canned) Fence(_ context.Context, req api.FenceRequest, observe func(api.FenceEvent)) (api.FenceResult, error) {
-	switch c.kind {
-	case "noquorum":
-		return api.FenceResult{}, &api.Error{Code: api.ErrNoQuorum, Message: "no quorum: 1 of 3 voters is reached", Hint: "bring another voter back"}
-	case "unsafe":
-		return api.FenceResult{}, fmt.Errorf("fence %s: %w", req.Node, api.ErrUnsafe)
-	case "slow":
-		return api.FenceResult{}, fmt.Errorf("operation 7 goes on: %w", api.ErrUnknownOutcome)
-	case "broken":
-		observe(api.FenceEvent{Op: 7, Phase: api.PhaseOff, Text: "off ordered", Device: "gamma-bmc", Error: "401 Unauthorized"})
-		return api.FenceResult{}, fmt.Errorf("fence %s: every level failed: %w", req.Node, api.ErrFailed)
-	}
-	if req.By != "anna" {
-		return api.FenceResult{}, errors.New("by " + req.By)
-	}
-	observe(api.FenceEvent{Op: 7, Phase: api.PhaseOff, Text: "off ordered at gamma-bmc"})
-	r := api.FenceResult{Op: 7, Node: req.Node, Boot: "b3", Action: req.Action, Phase: api.PhaseDone, TookMS: 212}
-	if req.Action != api.ActionOn {
-		r.Proof = "level 1: gamma-bmc read off twice"
-	}
-	if c.kind == "half" {
-		r.Phase, r.Note = api.PhaseProven, "power-on refused"
-	}
-	return r, nil
-}
-
 // ask runs one command line in this process, as an operator at a terminal who types answer.
 func ask(t *testing.T, kind, answer string, args ...string) (status int, out, talk string) {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "hamgr.sock")
-	stop, err := startDaemon(socket, canned{kind})
+	stop, err := startDaemon(socket, newCanned(kind))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,9 +152,9 @@ func TestQuestionObeysItsContext(t *testing.T) {
 	defer out.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
-	c := &cli{in: in}
-	if yes, err := c.answer(ctx); yes || err == nil {
-		t.Errorf("answer = %v, %v", yes, err)
+	c := &cli{in: in, err: new(bytes.Buffer)}
+	if err := c.agree(ctx, "go on?"); err == nil {
+		t.Error("agreed by silence")
 	}
 }
 

@@ -66,6 +66,7 @@ func (c *cli) root() *cobra.Command {
 		c.fenceCommand(),
 		c.guardCommand(),
 		c.initCommand(),
+		c.nodeCommand(),
 		c.runCommand(),
 		c.statusCommand(),
 		c.versionCommand(),

@@ -26,7 +26,7 @@ func (c *cli) statusCommand() *cobra.Command {
 			if c.json {
 				return c.printJSON(status)
 			}
-			writeStatus(c.out, status, time.Local)
+			writeStatus(c.out, status, time.Now())
 			return nil
 		},
 	}

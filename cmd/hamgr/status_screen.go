@@ -11,17 +11,18 @@ import (
 	"github.com/hamgr/hamgr/cluster/api"
 )
 
-// shownOperations bounds the fencing operations on the screen; --json has all of them.
+// shownOperations bounds the fencing operations on the screen; hamgr fence history has all of them.
 const shownOperations = 5
 
-// writeStatus prints the screen of `hamgr status`, problems first. Times of day are shown
-// in zone.
-func writeStatus(w io.Writer, s api.Status, zone *time.Location) {
+// writeStatus prints the screen of `hamgr status`, problems first. Ages are counted until now, and times
+// of day are shown in its zone.
+func writeStatus(w io.Writer, s api.Status, now time.Time) {
+	zone := now.Location()
 	writeHead(w, s)
 	if len(s.Problems) > 0 || s.Formed && s.Quorate {
 		writeProblems(w, s.Problems)
 	}
-	writeNodes(w, s, zone)
+	writeNodes(w, s, now)
 	writeGroups(w, s.Groups, zone)
 	writeOperations(w, s.Operations, zone)
 	writeFailures(w, s.Failures, zone)
@@ -70,13 +71,13 @@ func writeProblems(w io.Writer, problems []api.Problem) {
 	}
 }
 
-func writeNodes(w io.Writer, s api.Status, zone *time.Location) {
+func writeNodes(w io.Writer, s api.Status, now time.Time) {
 	if len(s.Nodes) == 0 {
 		return
 	}
-	t := table{{"NODE", "ROLE", "STATE", "CONTACT", "LINKS", "FENCED BY", "LAST PROVEN", "NOTE"}}
+	t := table{{"NODE", "ROLE", "STATE", "CONTACT", "LINKS", "FENCED BY", "PROVEN", "NOTE"}}
 	for _, n := range s.Nodes {
-		t.row(n.Name, n.Role, n.State, contact(n, s.Node), links(n.Links), levels(n.Fencing.Levels), at(n.Fencing.LastProven, zone), nodeNote(n))
+		t.row(n.Name, n.Role, n.State, contact(n, s.Node), links(n.Links), levels(n.Fencing.Levels), proven(n.Fencing, now), nodeNote(n))
 	}
 	fmt.Fprintln(w)
 	t.write(w, "")
@@ -108,18 +109,6 @@ func links(list []api.LinkStatus) string {
 	return fmt.Sprintf("%d/%d", well, len(list))
 }
 
-// levels are shown in their order, the devices of one level joined by "+".
-func levels(list [][]string) string {
-	var words []string
-	for _, level := range list {
-		words = append(words, strings.Join(level, "+"))
-	}
-	if len(words) == 0 {
-		return "-"
-	}
-	return strings.Join(words, ", then ")
-}
-
 func nodeNote(n api.NodeStatus) string {
 	var notes []string
 	if n.Coordinator {
@@ -131,7 +120,13 @@ func nodeNote(n api.NodeStatus) string {
 	if n.FenceOp != 0 {
 		notes = append(notes, fmt.Sprintf("being fenced (operation %d)", n.FenceOp))
 	}
-	return strings.Join(notes, "; ")
+	if n.Standby {
+		notes = append(notes, "standby")
+	}
+	if n.Quarantine != "" {
+		notes = append(notes, n.Quarantine)
+	}
+	return strings.Join(append(notes, troubles(n.Fencing.Health)...), "; ")
 }
 
 func writeGroups(w io.Writer, groups []api.GroupStatus, zone *time.Location) {
@@ -162,22 +157,12 @@ func writeOperations(w io.Writer, ops []api.Operation, zone *time.Location) {
 	}
 	t := table{{"FENCING", "NODE", "ACTION", "PHASE", "STARTED", "TOOK", "BY", "NOTE"}}
 	for _, o := range ops[:min(len(ops), shownOperations)] {
-		var notes []string
-		for _, n := range []string{o.Reason, o.Proof, o.Error} {
-			if n != "" {
-				notes = append(notes, n)
-			}
-		}
-		by := o.By
-		if by == "" {
-			by = "cluster"
-		}
-		t.row(number(o.Op), o.Node, o.Action, o.Phase, at(o.StartedAt, zone), shortMS(o.TookMS), by, strings.Join(notes, "; "))
+		t.row(number(o.Op), o.Node, action(o), o.Phase, at(o.StartedAt, zone), shortMS(o.TookMS), askedBy(o), operationNote(o))
 	}
 	fmt.Fprintln(w)
 	t.write(w, "")
 	if more := len(ops) - shownOperations; more > 0 {
-		fmt.Fprintf(w, "and %s before; see --json\n", plural(more, "operation"))
+		fmt.Fprintf(w, "and %s before: hamgr fence history\n", plural(more, "operation"))
 	}
 }
 

@@ -21,7 +21,11 @@ func up(address string, age int64) api.LinkStatus {
 
 func healthy() api.Status {
 	fenced := func(device string) api.FencingStatus {
-		return api.FencingStatus{Levels: [][]string{{device}, {"pdu-a", "pdu-b"}}, LastProven: noon.AddDate(0, 0, -3)}
+		f := api.FencingStatus{Levels: [][]string{{device}, {"pdu-a", "pdu-b"}}, LastProven: noon.AddDate(0, 0, -3)}
+		f.Rehearsals = []api.Rehearsal{
+			{Device: device, Level: 1, At: noon.AddDate(0, 0, -3), OffMS: 900}, {Device: "pdu-a", Level: 2, At: noon.AddDate(0, 0, -12)}, {Device: "pdu-b", Level: 2, At: noon.AddDate(0, 0, -12)},
+		}
+		return f
 	}
 	return api.Status{
 		Schema: 1, Cluster: "web", Node: "alpha", Version: "v0.1.0", Quorate: true, Coordinator: "beta", Formed: true, Tolerates: 1,
@@ -51,6 +55,15 @@ func midFailover() api.Status {
 		{Address: "10.0.0.13:7846", UDPAgeMS: ms(14_200), TCPAgeMS: ms(14_500), Error: "i/o timeout"},
 		{Address: "10.1.0.13:7846", Error: "no route to host"},
 	}
+	beta := &s.Nodes[1]
+	beta.Standby, beta.Quarantine = true, "in quarantine for another 10m0s, since it was fenced 3 times within 1h0m0s; to end it: hamgr fence on beta"
+	beta.Fencing.Rehearsals[1].At, beta.Fencing.Rehearsals[2].At = time.Time{}, time.Time{}
+	gamma.Fencing.Rehearsals = []api.Rehearsal{{Device: "gamma-bmc", Level: 1}, {Device: "pdu-a", Level: 2}, {Device: "pdu-b", Level: 2}}
+	gamma.Fencing.Health = []api.DeviceHealth{
+		{Device: "gamma-bmc", ReadBy: "alpha", Trouble: "wrong credentials", Error: "401"}, {Device: "gamma-bmc", ReadBy: "beta", Trouble: "wrong credentials", Error: "401"},
+		{Device: "pdu-a", Plug: "3", ReadBy: "alpha", OK: true}, {Device: "pdu-a", Plug: "3", ReadBy: "beta", Trouble: "unreachable"},
+		{Device: "pdu-b", Plug: "3", ReadBy: "alpha", OK: true}, {Device: "pdu-b", Plug: "3", ReadBy: "beta", OK: true},
+	}
 	s.Nodes = append(s.Nodes, api.NodeStatus{Name: "quorum1", Role: "witness", State: api.NodeUnknown,
 		Links: []api.LinkStatus{{Address: "10.0.0.9:7846"}}})
 	s.Groups = []api.GroupStatus{
@@ -61,7 +74,8 @@ func midFailover() api.Status {
 	}
 	s.Operations = []api.Operation{
 		{Op: 52, Node: "gamma", Boot: "b3", Action: "reboot", Phase: api.PhaseFailed, Executor: "beta", Reason: "silent for 3.1s", Error: "gamma-bmc: 401 Unauthorized", StartedAt: noon, TookMS: 61_000},
-		{Op: 40, Node: "alpha", Action: "off", Phase: api.PhaseDone, By: "anna", Proof: "alpha-bmc read off twice", StartedAt: noon.Add(-2 * time.Hour), TookMS: 212},
+		{Op: 51, Node: "alpha", Action: "reboot", Phase: api.PhaseCommitted, StartedAt: noon, TookMS: 900, Waits: "storm brake: the cluster fences at most 1 of 3 members within 2m0s, and that is gamma: held until that is over; if alpha is really dead: hamgr fence off alpha"},
+		{Op: 40, Node: "alpha", Action: "rehearse", Level: 2, Phase: api.PhaseDone, By: "anna", Proof: "alpha-bmc read off twice", StartedAt: noon.Add(-2 * time.Hour), TookMS: 212},
 	}
 	for op := uint64(39); op > 34; op-- {
 		s.Operations = append(s.Operations, api.Operation{Op: op, Node: "beta", Action: "off", Phase: api.PhaseCalledOff, StartedAt: noon.Add(-3 * time.Hour)})
@@ -92,7 +106,7 @@ func TestStatusScreen(t *testing.T) {
 	for name, s := range map[string]api.Status{"healthy": healthy(), "failover": midFailover(), "noquorum": noQuorum(), "forming": forming(), "empty": {}} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
-			writeStatus(&got, s, time.UTC)
+			writeStatus(&got, s, noon)
 			golden(t, filepath.Join("testdata", "status", name+".txt"), got.Bytes())
 			if i := strings.IndexFunc(got.String(), func(r rune) bool { return r < ' ' && r != '\n' }); i >= 0 {
 				t.Errorf("control character at byte %d", i)
@@ -127,6 +141,15 @@ func TestShortMS(t *testing.T) {
 	for in, want := range map[int64]string{0: "0ms", 999: "999ms", 1000: "1s", 14_200: "14.2s", 59_999: "60s", 61_000: "1m01s", 3_600_000: "1h00m", 47 * 3_600_000: "47h00m", 72 * 3_600_000: "3d"} {
 		if got := shortMS(in); got != want {
 			t.Errorf("%d ms: %q, want %q", in, got, want)
+		}
+	}
+}
+
+func TestAgo(t *testing.T) {
+	const day = 24 * time.Hour
+	for in, want := range map[time.Duration]string{-time.Hour: "just now", 0: "just now", 59 * time.Second: "just now", time.Minute: "1 minute ago", 59 * time.Minute: "59 minutes ago", time.Hour: "1 hour ago", 47 * time.Hour: "47 hours ago", 2 * day: "2 days ago", 12*day + time.Hour: "12 days ago"} {
+		if got := ago(in); got != want {
+			t.Errorf("%s: %q, want %q", in, got, want)
 		}
 	}
 }
