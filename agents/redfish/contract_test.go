@@ -53,7 +53,7 @@ func contractPeer(t testing.TB, auth string, chassis bool) *agenttest.Peer {
 	}
 	mode := func(change func(*redfishsim.Mode)) func() { return func() { bmc.SetMode(change) } }
 	shows := func(state string) func() { return mode(func(m *redfishsim.Mode) { m.PowerState = state }) }
-	return &agenttest.Peer{
+	p := &agenttest.Peer{
 		Device:   *device(plug, nil),
 		Secrets:  []string{testPassword, base64.StdEncoding.EncodeToString([]byte(testUser + ":" + testPassword)), "wrong-but-secret"},
 		Identity: &identity,
@@ -99,4 +99,9 @@ func contractPeer(t testing.TB, auth string, chassis bool) *agenttest.Peer {
 		Thaw:    func() { bmc.SetFault(redfishsim.Anywhere, nil); close(thawed) },
 		Restart: func() { bmc.Down(); bmc.Up() },
 	}
+	if chassis { // what stalls is the BMC, whatever was asked of it
+		p.Freeze, p.Thaw, p.Stalled, p.Operations = nil, nil, nil, 50
+		p.Cannot = map[string]string{"Freeze": "tried with a system", "Thaw": "tried with a system", "Stalled": "tried with a system"}
+	}
+	return p
 }

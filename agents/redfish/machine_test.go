@@ -14,42 +14,6 @@ import (
 	"github.com/hamgr/hamgr/agents/redfish/redfishsim"
 )
 
-// TestSlowOff: a BMC that answers 202, whose task is done at once and whose machine takes
-// its time, is read as on, then unknown, then off; off never before the power is cut (B04).
-func TestSlowOff(t *testing.T) {
-	power := redfishsim.NewSwitch(true)
-	bmc := startBMC(t, func(c *redfishsim.Config) {
-		c.Power = power
-		c.Mode = redfishsim.Mode{Answer: 202, Hesitate: 60 * time.Millisecond, PoweringOff: 60 * time.Millisecond}
-	})
-	a := open(t, options(bmc))
-	ctx := within(t, 10*time.Second)
-	if err := a.Off(ctx, ""); err != nil {
-		t.Fatal(err)
-	}
-	var seen []agents.PowerState
-	for {
-		r, err := a.Status(ctx, "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(seen) == 0 || seen[len(seen)-1] != r.State {
-			seen = append(seen, r.State)
-		}
-		if r.State == agents.Off {
-			break
-		}
-	}
-	if power.State() {
-		t.Error("read off while the power was on")
-	}
-	for i, s := range seen[:len(seen)-1] { // a slow machine may miss a state, never swap two
-		if s == agents.On && i > 0 {
-			t.Errorf("read %v", seen)
-		}
-	}
-}
-
 // TestRealMachine: off read back means that the processes are gone, a frozen one included.
 func TestRealMachine(t *testing.T) {
 	dir := t.TempDir()

@@ -65,6 +65,9 @@ type agent struct {
 	resolved map[string]string // plug -> URI of its system; never a state
 }
 
+// Format keeps the credentials, which lie in fields that fmt would print, out of every text.
+func (a *agent) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "redfish %s", a.base.host) }
+
 // Status reads the power state of the plug's system from its document.
 func (a *agent) Status(ctx context.Context, plug string) (agents.Reading, error) {
 	s, err := a.system(ctx, plug)

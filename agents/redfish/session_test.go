@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"testing"
@@ -252,7 +251,7 @@ func TestObeysContext(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				const limit = 150 * time.Millisecond
+				const limit = 60 * time.Millisecond
 				for what, call := range map[string]func(context.Context) error{
 					"status":   func(ctx context.Context) error { _, err := h.Status(ctx, ""); return err },
 					"off":      func(ctx context.Context) error { return h.Off(ctx, "") },
@@ -287,45 +286,6 @@ func TestEndedContext(t *testing.T) {
 	}
 	if len(bmc.Resets()) > 0 {
 		t.Error("the command was sent")
-	}
-}
-
-// TestNoLeaks: 200 operations cancelled at random moments leave neither sessions nor sockets,
-// and the shot after them goes through (B08).
-func TestNoLeaks(t *testing.T) {
-	for _, auth := range []string{AuthBasic, AuthSession} {
-		t.Run(auth, func(t *testing.T) {
-			bmc := startBMC(t, nil)
-			bmc.SetFault(redfishsim.Anywhere, redfishsim.Delay(500*time.Microsecond))
-			o := options(bmc)
-			o.Auth = auth
-			rng := rand.New(rand.NewPCG(1, 2))
-			before := openFiles(t)
-			for range 200 {
-				h, err := o.Open(slog.New(slog.DiscardHandler))
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.IntN(12000))*time.Microsecond)
-				h.Status(ctx, "") // any outcome
-				cancel()
-				ctx, cancel = context.WithTimeout(context.Background(), 5*time.Second)
-				if err := h.Close(ctx); err != nil {
-					t.Errorf("closing: %v", err)
-				}
-				cancel()
-				if n := connections(h); n != 0 {
-					t.Fatalf("%d connections open after Close", n)
-				}
-			}
-			if n := bmc.OpenSessions(); n != 0 {
-				t.Errorf("%d of %d sessions left", n, bmc.SessionsOpened())
-			}
-			eventually(t, "all sockets closed", func() bool { return openFiles(t) <= before })
-			if err := open(t, o).Off(within(t, 5*time.Second), ""); err != nil {
-				t.Error(err)
-			}
-		})
 	}
 }
 

@@ -34,9 +34,11 @@ func TestTrust(t *testing.T) {
 	}{
 		{"pin", byPin, redfishsim.Valid, true},
 		{"pin, expired: a BMC has no clock", byPin, redfishsim.Expired, true},
+		{"pin, not yet valid: nor a calendar", byPin, redfishsim.NotYetValid, true},
 		{"pin, self-signed", byPin, redfishsim.SelfSigned, true},
 		{"CA", byCA, redfishsim.Valid, true},
 		{"CA, expired", byCA, redfishsim.Expired, false},
+		{"CA, not yet valid", byCA, redfishsim.NotYetValid, false},
 		{"CA, wrong name", byCA, redfishsim.WrongName, false},
 		{"CA, wrong name expected", byName, redfishsim.WrongName, true},
 		{"CA, self-signed", byCA, redfishsim.SelfSigned, false},

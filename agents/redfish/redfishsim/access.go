@@ -89,7 +89,7 @@ func (b *BMC) allowed(w http.ResponseWriter, r *http.Request) bool {
 		refuse(w, http.StatusUnauthorized, "Base.1.8.NoValidSession")
 		return false
 	}
-	if m.MustChangePassword {
+	if m.MustChangePassword && r.Method != http.MethodDelete { // a session may still be ended
 		refuse(w, http.StatusForbidden, "Base.1.8.PasswordChangeRequired")
 		return false
 	}
