@@ -21,9 +21,6 @@ const (
 	setWait = 2 * time.Second
 	// patience ends the asking when the context does not.
 	patience = 10 * time.Second
-	// refusals is how often the network may say that nobody is there: a device that
-	// restarts says so for a while.
-	refusals = 3
 	// broken is how often an answer may be unreadable.
 	broken = 3
 )
@@ -86,7 +83,6 @@ func (a *agent) ask(ctx context.Context, what request) (*gosnmp.SnmpPacket, erro
 		if err != nil {
 			return nil, t.verdict(ctx, a, err)
 		}
-		began := time.Now()
 		p, err := s.exchange(ctx, wait, what)
 		if err == nil {
 			return p, nil
@@ -102,9 +98,6 @@ func (a *agent) ask(ctx context.Context, what request) (*gosnmp.SnmpPacket, erro
 		if !t.another(err) || ctx.Err() != nil {
 			return nil, t.verdict(ctx, a, err)
 		}
-		if !errors.Is(err, errSilent) {
-			pause(ctx, wait-time.Since(began))
-		}
 	}
 }
 
@@ -114,9 +107,9 @@ func isRestart(err error) bool { return isReport(err, unknownEngine) || isReport
 
 // tries is what became of the tries so far.
 type tries struct {
-	silent, refused, broken int
-	strays, lower           int // datagrams that were no answers
-	probed                  int // v3: answered without encryption
+	silent, broken int
+	strays, lower  int // datagrams that were no answers
+	probed         int // v3: answered without encryption
 }
 
 // another counts a try that failed, and says whether the next one may do better.
@@ -125,9 +118,6 @@ func (t *tries) another(err error) bool {
 	case errors.Is(err, errSilent):
 		t.silent++
 		return true
-	case errors.Is(err, errRefused):
-		t.refused++
-		return t.refused < refusals
 	case errors.As(err, new(*reportError)):
 		return false
 	case errors.Is(err, agents.ErrProtocol):
@@ -182,21 +172,10 @@ func (t *tries) why(a *agent) error {
 		return say(agents.ErrUntrusted, fmt.Sprintf("%d answers came below the configured security level", t.lower))
 	case t.probed > 1:
 		return say(agents.ErrCredentials, "the privacy password or protocol is wrong: what is only signed is answered, what is encrypted is not")
-	case t.refused > 0 && t.silent == 0:
-		return say(agents.ErrUnreachable, errRefused.Error())
 	case a.opts.Version != version3:
 		return say(agents.ErrUnreachable, "no answer; a wrong community, a wrong version or a client that the device does not allow looks the same")
 	case a.s != nil && a.s.known():
 		return say(agents.ErrUnreachable, "no answer, although the device answered the engine discovery; a wrong privacy password or protocol looks the same")
 	}
 	return say(agents.ErrUnreachable, "no answer to the engine discovery; a device without SNMP version 3, or one that does not allow this client, looks the same")
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -16,7 +16,7 @@ var (
 	// errSilent: an attempt got no answer in its time.
 	errSilent = errors.New("no answer")
 	// errRefused: the network says that nobody is there.
-	errRefused = errors.New("no SNMP agent there")
+	errRefused = errors.New("the network says that nobody is there")
 )
 
 // reportError is a Report: the device could not read the request, and says why. What is

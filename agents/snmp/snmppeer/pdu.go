@@ -84,7 +84,15 @@ func Start(tb testing.TB, model string, change ...func(*Config)) *PDU {
 	for _, f := range change {
 		f(&c)
 	}
-	p := &PDU{tb: tb, dir: tb.TempDir(), model: model, config: c}
+	dir, err := os.MkdirTemp("", "pdu") // tb.TempDir has the test's name in it, and snmpd splits at commas
+	if err != nil {
+		tb.Fatal(err)
+	}
+	p := &PDU{tb: tb, dir: dir, model: model, config: c}
+	tb.Cleanup(func() {
+		p.Stop()
+		os.RemoveAll(dir)
+	})
 	var outlets strings.Builder
 	for n := range c.Outlets {
 		fmt.Fprintf(&outlets, "%d\ton\toutlet%d\n", n+1, n+1)
@@ -104,7 +112,6 @@ func Start(tb testing.TB, model string, change ...func(*Config)) *PDU {
 			tb.Fatal(err)
 		}
 	}
-	tb.Cleanup(p.Stop)
 	return p
 }
 

@@ -11,6 +11,7 @@
 #   lag S     accept at once, change S seconds later, as most PDUs do
 #   slow S    answer each SET after S seconds
 #   noindex   serve no rows
+#   show W    show the word W, whatever the state is
 #   shift N   serve outlet 1 as 1+N, outlet 2 as 2+N, and so on
 use strict;
 use warnings;
@@ -69,6 +70,7 @@ sub rows {
     my $mode = mode();
     my %t;
     return %t if $mode eq 'noindex';
+    my $show = $mode =~ /^show (\S+)/ ? $1 : undef;
     my $shift = $mode =~ /^shift (-?\d+)/ ? $1 : 0;
     for (split /\n/, slurp("$dir/outlets")) {
         my ($n, $state, $name) = split /\t/;
@@ -79,7 +81,7 @@ sub rows {
             if ($c->{kind} eq 'name') { $v = ['string', $name] }
             elsif ($c->{kind} eq 'id') { $v = ['string', "AA$n"] }
             else {
-                my $word = $c->{kind} eq 'control' && exists $c->{v}{idle} ? 'idle' : $state;
+                my $word = $c->{kind} eq 'control' && exists $c->{v}{idle} ? 'idle' : $show // $state;
                 $v = ['integer', $c->{v}{$word}];
             }
             next unless defined $v->[1];
