@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// shortestWait is how long the first try of a question is waited for; it doubles with
-	// each attempt that met silence, up to longestWait, for BMCs that are slow.
+	// How long the first try of a question is waited for: twice what the last answer took, and
+	// twice as long with each attempt that meets silence. Too long, and a BMC that forgot the
+	// session is found out late; too short, and a slow one seems to have forgotten it.
 	shortestWait = 250 * time.Millisecond
 	longestWait  = 2 * time.Second
 	// The pause before another attempt, which grows, and is varied by half.
@@ -71,7 +72,11 @@ func (a *agent) do(ctx context.Context, plug string, work func(context.Context, 
 func (a *agent) attempt(ctx context.Context, work func(context.Context, *session) error) error {
 	s, err := a.connect(ctx)
 	if err == nil {
+		s.wait = a.wait
 		err = work(ctx, s)
+	}
+	if err == nil {
+		a.wait = min(max(shortestWait, 2*s.took), longestWait)
 	}
 	if ctx.Err() != nil || errors.As(err, new(finalError)) {
 		return err // the session stays: nothing is known against it

@@ -16,8 +16,9 @@ import (
 type wire struct {
 	conn    net.Conn
 	log     *slog.Logger
-	heard   *atomic.Bool // set when the first valid datagram came
-	foreign int          // datagrams that the BMC itself does not send
+	heard   *atomic.Bool  // set when the first valid datagram came
+	foreign int           // datagrams that the BMC itself does not send
+	took    time.Duration // of the newest exchange that was answered, all its tries together
 	buffer  [largestDatagram]byte
 }
 
@@ -28,7 +29,7 @@ const mostICMP = 8
 // want (done false) is dropped, with its reason. It returns within moments of the end of ctx.
 func (w *wire) exchange(ctx context.Context, waits []time.Duration, ask func() ([]byte, error), take func([]byte) (done bool, err error)) error {
 	defer w.interruptedBy(ctx)()
-	lost := &silence{}
+	lost, start := &silence{}, time.Now()
 	for _, wait := range waits {
 		if ctx.Err() != nil {
 			break
@@ -40,6 +41,7 @@ func (w *wire) exchange(ctx context.Context, waits []time.Duration, ask func() (
 		w.conn.Write(datagram) // an error is an earlier datagram's ICMP, or shows in the read
 		done, err := w.listen(ctx, time.Now().Add(wait), lost, take)
 		if done || err != nil {
+			w.took = time.Since(start)
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ type agent struct {
 	target  target
 	log     *slog.Logger
 	suites  []suite       // to be tried in this order; those refused are dropped
-	wait    time.Duration // of the first try of a question; grows when the BMC proves slow
+	wait    time.Duration // of the first try of a question, see shortestWait
 	login   *login        // under way, see connect
 	session *session
 	closed  bool
