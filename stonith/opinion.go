@@ -198,8 +198,9 @@ func (c *consultation) judge(ctx context.Context) (opinions []Opinion, contradic
 		off = append(off, d.Name)
 	}
 	contradicted = strings.Join(against, ", ")
-	c.op.log.Error("devices contradict each other", "level", c.level, "off", off, "on", against)
-	return opinions, contradicted, fmt.Errorf("%w: %s read off, but %s reads on", ErrContradiction, strings.Join(off, ", "), contradicted)
+	err = fmt.Errorf("%w: off by %s, on by %s", ErrContradiction, strings.Join(off, ", "), contradicted)
+	c.op.log.Error("no proof", "level", c.level, "err", err)
+	return opinions, contradicted, err
 }
 
 func (c *consultation) tell(o Opinion) {

@@ -159,25 +159,40 @@ func TestCancelAtAnyMoment(t *testing.T) {
 		{Answer: 30 * time.Millisecond}, {Lag: time.Second}, {Command: "refuse"}, {Login: true},
 		{Stall: []string{"open"}}, {Stall: []string{"status"}}, {Stall: []string{"off"}}, {Stall: []string{"close"}},
 		{Stall: []string{"status"}, Deaf: true}, {Stall: []string{"off"}, Deaf: true}, {Stall: []string{"close"}, Deaf: true},
+		{Stall: []string{"identity"}}, {Stall: []string{"identity"}, Deaf: true}, {Status: "on"},
 	}
-	for i, b := range behaviors {
-		for after := time.Duration(0); after < 700*time.Millisecond; after += 7 * time.Millisecond {
+	good := fake.Behavior{}
+	type pair struct{ first, other fake.Behavior } // of the device that proves and of the one with the second opinion
+	var pairs []pair
+	for _, b := range behaviors {
+		pairs = append(pairs, pair{b, good}, pair{good, b})
+	}
+	for i, p := range pairs {
+		for after := time.Duration(0); after < 1100*time.Millisecond; after += 7 * time.Millisecond {
 			synctest.Test(t, func(t *testing.T) {
-				f, d := stonith.New(nil), fake.New()
-				d.Behave(b)
+				f, d, other := stonith.New(nil), fake.New(), fake.New()
+				d.Behave(p.first)
+				other.Behave(p.other)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				why := errors.New("operator gave up")
 				time.AfterFunc(after, func() { cancel(why) })
 				begun := time.Now()
-				_, err := f.Off(ctx, order(1, level(bmc("alpha-bmc", d))))
+				o := order(1, level(sees("alpha-bmc", d)), level(sees("other", other)))
+				o.Machine.Serial = "SN1"
+				_, err := f.Off(ctx, o)
 				if late := time.Since(begun) - after; late > 50*time.Millisecond || late >= 0 && err != nil && !errors.Is(err, why) {
-					t.Errorf("behavior %d, cancel after %v: returned %v later with %v", i, after, late, err)
+					t.Errorf("behaviors %d, cancel after %v: returned %v later with %v", i, after, late, err)
 				}
 				time.Sleep(time.Minute)
-				d.Behave(fake.Behavior{})
-				d.Release()
-				if f.Wait(t.Context()); d.Handles() != 0 {
-					t.Errorf("behavior %d, cancel after %v: %d handles left open", i, after, d.Handles())
+				for range 2 { // the call, and then the close
+					for _, d := range []*fake.Device{d, other} {
+						d.Behave(good)
+						d.Release()
+					}
+					time.Sleep(time.Second)
+				}
+				if f.Wait(t.Context()); d.Handles() != 0 || other.Handles() != 0 {
+					t.Errorf("behaviors %d, cancel after %v: %d and %d handles left open", i, after, d.Handles(), other.Handles())
 				}
 			})
 		}

@@ -108,8 +108,11 @@ func (s *session) take(ctx context.Context) error { return s.turns.take(ctx, s) 
 
 // call waits for the turn and makes one call.
 func call[T any](ctx context.Context, s *session, limit time.Duration, what string, fn func(context.Context, agents.Agent) (T, error)) (T, error) {
+	var none T
+	if limit <= 0 {
+		return none, errNoAnswer
+	}
 	if err := s.take(ctx); err != nil {
-		var none T
 		return none, err
 	}
 	return use(ctx, s, limit, what, fn)
