@@ -131,6 +131,7 @@ func cancels(s *suite) {
 	s.eventually("as many files as before", func() bool { return openFiles(s) <= files })
 	s.eventually("as many goroutines as before", func() bool { return runtime.NumGoroutine() <= goroutines })
 
+	s.peer.SetPower(agents.On)
 	h := s.open(s.peer.Device)
 	if err := h.off(s.ctx()); err != nil {
 		s.Errorf("off after them: %v", err)

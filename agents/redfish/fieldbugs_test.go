@@ -273,7 +273,9 @@ func TestB08NoSlot(t *testing.T) {
 	for _, status := range []int{503, 400} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
-			bmc := startBMC(t, func(c *redfishsim.Config) { c.Mode = redfishsim.Mode{SessionLimit: 1, LimitAnswer: status, NoBasic: true} })
+			bmc := startBMC(t, func(c *redfishsim.Config) {
+				c.Mode = redfishsim.Mode{SessionLimit: 1, LimitAnswer: status, NoBasic: true}
+			})
 			o := options(bmc)
 			o.Auth = AuthSession
 			bmc.SetFault(redfishsim.AtSessions, redfishsim.Times(3, redfishsim.Answer(status, "Base.1.8.SessionLimitExceeded")))
