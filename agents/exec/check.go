@@ -16,51 +16,52 @@ func (a *agent) Check(ctx context.Context, plug string) error {
 }
 
 func (a *agent) check(ctx context.Context, plug string) error {
-	p, err := a.prepare(ctx)
+	p, err := a.prepareFor(ctx, plug)
 	if err != nil {
-		return err
-	}
-	if err := p.metadata.checkPlug(plug, p.settings); err != nil {
 		return err
 	}
 	if p.metadata.can("monitor") {
-		r, err := a.run(ctx, p, "monitor", plug)
-		if err == nil && r.status != 0 {
-			err = r.refusal(a.censor)
-		}
-		if err != nil {
+		if _, err := a.succeed(ctx, p, "monitor", plug); err != nil {
 			return fmt.Errorf("monitor: %w", err)
 		}
 	}
-	if plug == "" || !p.metadata.can("list") {
+	return a.look(ctx, p, plug)
+}
+
+// look sees once whether the device has a plug. Where the agent cannot tell, nothing is wrong.
+func (a *agent) look(ctx context.Context, p program, plug string) error {
+	if plug == "" || a.listed[plug] || !p.metadata.can("list") {
 		return nil
 	}
-	r, err := a.run(ctx, p, "list", "")
-	if err == nil && r.status != 0 {
-		err = r.refusal(a.censor)
-	}
+	r, err := a.succeed(ctx, p, "list", "")
 	if err != nil {
 		return fmt.Errorf("list: %w", err)
 	}
-	return findPlug(r, plug, p.separator(), a.censor)
+	names := []string{plug}
+	if s := p.value("switch"); s != "" {
+		names = append(names, s+":"+plug) // as APC's agents list the outlets of several switches
+	}
+	if err := findPlug(r, names, p.separator(), a.censor); err != nil {
+		return err
+	}
+	if a.listed == nil {
+		a.listed = map[string]bool{}
+	}
+	a.listed[plug] = true
+	return nil
 }
 
 // separator stands between the columns of the list.
 func (p program) separator() string {
-	for _, s := range p.settings {
-		if s.name == "separator" && s.value != "" {
-			return s.value
-		}
-	}
-	if own, ok := p.metadata.parameter("separator"); ok && own.fallback != "" {
-		return own.fallback
+	if s := p.value("separator"); s != "" {
+		return s
 	}
 	return ","
 }
 
-// findPlug looks for a plug in what the action list printed: a line each, with its number and its name. An
+// findPlug looks for a plug, by one of its names, in what the action list printed: a line each, with its number and its name. An
 // agent that cannot list says so in other words, and then nothing can be said.
-func findPlug(r result, plug, separator string, c censor) error {
+func findPlug(r result, names []string, separator string, c censor) error {
 	var known []string
 	for line := range strings.Lines(r.stdout) {
 		line = strings.TrimSpace(line)
@@ -71,8 +72,10 @@ func findPlug(r result, plug, separator string, c censor) error {
 		for i := range columns {
 			columns[i] = strings.TrimSpace(columns[i])
 		}
-		if slices.Contains(columns, plug) {
-			return nil
+		for _, name := range names {
+			if slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) }) {
+				return nil
+			}
 		}
 		known = append(known, columns[0])
 	}

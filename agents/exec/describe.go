@@ -76,11 +76,28 @@ func (p parameter) describe() agents.DescribedOption {
 	return o
 }
 
+// native are the protocols for which hamgr has an agent of its own, by a program that an agent calls
+// for them, or by the agent's name.
+func (m *metadata) native() string {
+	switch {
+	case m.has("ipmitool_path"):
+		return "ipmi"
+	case m.has("snmpget_path"):
+		return "snmp"
+	case m.name == "fence_redfish":
+		return "redfish"
+	}
+	return ""
+}
+
 // notes are what the metadata means for hamgr.
 func (m *metadata) notes(path string) []string {
 	notes := []string{}
 	if err := m.unfit(path); err != nil {
 		notes = append(notes, "hamgr refuses it: "+strings.TrimPrefix(err.Error(), agents.ErrUnfit.Error()+": "))
+	}
+	if native := m.native(); native != "" {
+		notes = append(notes, fmt.Sprintf("hamgr's own agent %s drives such devices faster and more strictly; keep this one for those that it does not know", native))
 	}
 	switch name := m.plugName(); {
 	case name == "" || m.has("port_as_ip") && !slices.Contains(anyPlug, m.name):
@@ -92,7 +109,7 @@ func (m *metadata) notes(path string) []string {
 		notes = append(notes, "it cannot switch on: a fenced node stays off until somebody does")
 	}
 	if !m.can("list") {
-		notes = append(notes, "it cannot list its plugs: hamgr cannot see beforehand whether one exists")
+		notes = append(notes, "it cannot list its plugs: a wrong one is found out only if the agent says so itself")
 	}
 	if m.has("power_wait") {
 		notes = append(notes, "hamgr sets power_wait to 0, unless the file does: off is read back anyway")

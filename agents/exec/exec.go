@@ -43,6 +43,7 @@ type agent struct {
 	log    *slog.Logger
 	censor censor
 	closed bool
+	listed map[string]bool // plugs that the device was seen to have
 }
 
 // program is a fence agent that can be run.
@@ -72,18 +73,16 @@ func (a *agent) prepare(ctx context.Context) (program, error) {
 	return program{path, m, settings}, err
 }
 
-// act runs the program once.
-func (a *agent) act(ctx context.Context, action, plug string) (result, error) {
+// prepareFor does that for one plug.
+func (a *agent) prepareFor(ctx context.Context, plug string) (program, error) {
 	p, err := a.prepare(ctx)
-	if err != nil {
-		return result{}, err
+	if err == nil {
+		err = p.metadata.checkPlug(plug, p.settings)
 	}
-	if err := p.metadata.checkPlug(plug, p.settings); err != nil {
-		return result{}, err
-	}
-	return a.run(ctx, p, action, plug)
+	return p, err
 }
 
+// run lets the program act once.
 func (a *agent) run(ctx context.Context, p program, action, plug string) (result, error) {
 	if !p.metadata.can(action) {
 		return result{}, fmt.Errorf("%w: it has no action %q", agents.ErrUnfit, action)
@@ -102,12 +101,29 @@ func (a *agent) run(ctx context.Context, p program, action, plug string) (result
 
 // Status lets the program read the power state.
 func (a *agent) Status(ctx context.Context, plug string) (agents.Reading, error) {
-	r, err := a.act(ctx, "status", plug)
+	reading, err := a.status(ctx, plug)
+	return reading, a.fail(ctx, "reading the power state", plug, err)
+}
+
+// status does not believe the off of a plug that the device does not have: there are agents to
+// which everything that is not on is off, a plug that does not exist included (fence_apc_snmp).
+func (a *agent) status(ctx context.Context, plug string) (agents.Reading, error) {
+	p, err := a.prepareFor(ctx, plug)
 	if err != nil {
-		return agents.Reading{}, a.fail(ctx, "reading the power state", plug, err)
+		return agents.Reading{}, err
+	}
+	r, err := a.run(ctx, p, "status", plug)
+	if err != nil {
+		return agents.Reading{}, err
 	}
 	reading, err := r.reading(a.censor)
-	return reading, a.fail(ctx, "reading the power state", plug, err)
+	if err == nil && reading.State == agents.Off {
+		err = a.look(ctx, p, plug)
+	}
+	if err != nil {
+		return agents.Reading{}, err
+	}
+	return reading, nil
 }
 
 // The exit statuses of the action status (fence_action of fencing.py). 2 is also what Python and shells end
@@ -166,11 +182,21 @@ func (a *agent) On(ctx context.Context, plug string) error {
 }
 
 func (a *agent) order(ctx context.Context, action, plug string) error {
-	r, err := a.act(ctx, action, plug)
+	p, err := a.prepareFor(ctx, plug)
+	if err != nil {
+		return err
+	}
+	_, err = a.succeed(ctx, p, action, plug)
+	return err
+}
+
+// succeed is a run whose only good end is the exit status 0.
+func (a *agent) succeed(ctx context.Context, p program, action, plug string) (result, error) {
+	r, err := a.run(ctx, p, action, plug)
 	if err == nil && r.status != 0 {
 		err = r.refusal(a.censor)
 	}
-	return err
+	return r, err
 }
 
 // Close ends the handle. Nothing is open.

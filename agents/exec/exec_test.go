@@ -30,6 +30,7 @@ func labDevice(t *testing.T) (o *Options, outlet func(string) string) {
 }
 
 func TestLibraryAgent(t *testing.T) {
+	t.Parallel()
 	o, outlet := labDevice(t)
 	h := open(t, o)
 	ctx := within(t, 30*time.Second)
@@ -79,6 +80,7 @@ func TestSeveralPlugsInOne(t *testing.T) {
 
 // The agent is told to give up before it is killed, so that it can log out.
 func TestAgentGivesUpFirst(t *testing.T) {
+	t.Parallel()
 	command, dir := lab(t)
 	if err := os.WriteFile(dir+"/outlet-7", []byte("on"), 0o600); err != nil {
 		t.Fatal(err)
@@ -88,9 +90,7 @@ func TestAgentGivesUpFirst(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(command, []byte(strings.Replace(string(text), "    os.rename(path + \".new\", path)\n", "", 1)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, command, strings.Replace(string(text), "    os.rename(path + \".new\", path)\n", "", 1))
 	o := Kind().Options().(*Options)
 	o.Command = command
 	o.Options = map[string]string{"ip": dir}
@@ -110,6 +110,7 @@ func TestFindPlug(t *testing.T) {
 	}{
 		{"number", "1,Outlet 1\n2,Outlet 2\n", "2", ",", true},
 		{"name", "1,Outlet 1\n2,Outlet 2\n", "Outlet 2", ",", true},
+		{"other case", "1,Blade\n", "BLADE", ",", true},
 		{"neither", "1,Outlet 1\n2,Outlet 2\n", "3", ",", false},
 		{"part of a number", "10,x\n", "1", ",", false},
 		{"other separator", "1;x\n", "1", ";", true},
@@ -119,12 +120,12 @@ func TestFindPlug(t *testing.T) {
 		{"empty", "", "3", ",", true},
 		{"no name", "1,\n", "1", ",", true},
 	} {
-		err := findPlug(result{stdout: c.list}, c.plug, c.separator, censor{})
+		err := findPlug(result{stdout: c.list}, []string{c.plug}, c.separator, censor{})
 		if (err == nil) != c.found || err != nil && agents.TroubleOf(err) != agents.WrongPlug {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	long := findPlug(result{stdout: strings.Repeat("100\x1b,x\n", 1000)}, "1", ",", censor{})
+	long := findPlug(result{stdout: strings.Repeat("100\x1b,x\n", 1000)}, []string{"1"}, ",", censor{})
 	if long == nil || len(long.Error()) > 500 || !strings.Contains(long.Error(), "988 more") || strings.Contains(long.Error(), "\x1b") {
 		t.Errorf("%v", long)
 	}
@@ -146,5 +147,27 @@ func TestCheck(t *testing.T) {
 	}
 	if strings.Contains(s.read("actions"), "on\n") && strings.Contains(s.read("actions"), "off") || s.read("actions") != "monitor\nlist\nmonitor\nlist\nmonitor\n" {
 		t.Errorf("actions: %q", s.read("actions"))
+	}
+}
+
+// An off of a plug that the device does not list is no off: it is looked for once a handle.
+func TestOffOfNoPlug(t *testing.T) {
+	s := script(t, `case $action in list) echo x >>$d/lists; test -e $d/deaf && exit 1; echo "7,blade"; exit 0;; esac; echo "Status: OFF"; exit 2`)
+	h := open(t, s.options())
+	for range 3 {
+		if r, err := h.Status(within(t, 5*time.Second), "7"); err != nil || r.State != agents.Off {
+			t.Errorf("%v, %v", r, err)
+		}
+	}
+	if s.read("lists") != "x\n" {
+		t.Errorf("lists: %q", s.read("lists"))
+	}
+	r, err := h.Status(within(t, 5*time.Second), "8")
+	if miss := errWith(err, agents.ErrPlug, "no such plug; it has 7"); miss != "" || r.State != agents.Unknown {
+		t.Errorf("%v, %s", r, miss)
+	}
+	s.write("deaf", "")
+	if r, err := open(t, s.options()).Status(within(t, 5*time.Second), "7"); err == nil || r.State != agents.Unknown {
+		t.Errorf("no list: %v, %v", r, err)
 	}
 }

@@ -152,18 +152,21 @@ func guarded(value string) string {
 // anyPlug are agents that know several machines, although their metadata is that of agents for one.
 var anyPlug = []string{"fence_powerman", "fence_redfish", "fence_vmware"}
 
+// value is what an option has, by the file or by itself.
+func (p program) value(option string) string {
+	for _, s := range p.settings {
+		if s.name == option {
+			return s.value
+		}
+	}
+	own, _ := p.metadata.parameter(option)
+	return own.fallback
+}
+
 // checkPlug checks whether the agent can be told of the plug, and would heed it.
 func (m *metadata) checkPlug(plug string, settings []setting) error {
 	name := m.plugName()
-	value := func(option string) string {
-		for _, s := range settings {
-			if s.name == option {
-				return s.value
-			}
-		}
-		p, _ := m.parameter(option)
-		return p.fallback
-	}
+	value := program{metadata: m, settings: settings}.value
 	asAddress := slices.Contains([]string{"1", "yes", "on", "true"}, strings.ToLower(value("port_as_ip")))
 	if plug == "" {
 		if p, _ := m.parameter(name); p.required {

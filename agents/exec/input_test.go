@@ -142,6 +142,7 @@ func TestChosen(t *testing.T) {
 
 // A value arrives byte for byte behind the reader of the agents' library.
 func TestValuesAreByteExact(t *testing.T) {
+	t.Parallel()
 	command, dir := lab(t)
 	if err := os.WriteFile(dir+"/outlet-7", []byte("on"), 0o600); err != nil {
 		t.Fatal(err)

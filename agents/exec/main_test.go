@@ -65,7 +65,7 @@ func script(t testing.TB, body string) *scripted {
 	s := &scripted{TB: t, dir: t.TempDir()}
 	s.path = s.file("fence_test")
 	s.write("metadata", testMetadata)
-	s.write("fence_test", `#!/bin/sh
+	writeProgram(t, s.path, `#!/bin/sh
 d=`+s.dir+`
 echo $$ >>$d/groups
 action= plug= password=
@@ -79,10 +79,8 @@ while IFS= read -r line; do
 done 3>$d/stdin.$$
 mv $d/stdin.$$ $d/stdin
 if [ "$action" = metadata ]; then cat $d/metadata; exit 0; fi
+if [ "$action" = list ] && ! grep -q 'list[)]' $0; then printf '1,one\n7,seven\n'; exit 0; fi
 `+body)
-	if err := os.Chmod(s.path, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	t.Cleanup(func() { s.eventually("no process of the agent is left", func() bool { return len(s.left()) == 0 }) })
 	return s
 }
@@ -175,14 +173,19 @@ func lab(t testing.TB) (command, dir string) {
 	}
 	dir = t.TempDir()
 	command = filepath.Join(dir, "fence_lab")
-	// A child that is forked meanwhile would hold the file open for writing, and then it cannot run.
+	writeProgram(t, command, string(b))
+	return command, dir
+}
+
+// writeProgram writes a file that can run at once: a child that is forked meanwhile would hold it open for
+// writing, and no program can be started from such a file.
+func writeProgram(t testing.TB, path, text string) {
+	t.Helper()
 	syscall.ForkLock.RLock()
-	err = os.WriteFile(command, b, 0o755)
-	syscall.ForkLock.RUnlock()
-	if err != nil {
+	defer syscall.ForkLock.RUnlock()
+	if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	return command, dir
 }
 
 func needAgents(t testing.TB) {

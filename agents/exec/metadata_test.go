@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,11 +15,25 @@ import (
 
 // Every fence agent of the host says what it is, and hamgr understands it.
 func TestInstalledAgents(t *testing.T) {
+	t.Parallel()
 	needAgents(t)
 	installed := programs()
 	if len(installed) < 20 {
 		t.Fatalf("only %d fence agents are installed (Debian package fence-agents)", len(installed))
 	}
+	// Two at a time: each is a Python program.
+	ask := func(names []string) {
+		for _, name := range names {
+			if path, err := findProgram(name); err == nil {
+				readMetadata(within(t, 20*time.Second), path)
+			}
+		}
+	}
+	var second sync.WaitGroup
+	second.Go(func() { ask(installed[len(installed)/2:]) })
+	ask(installed[:len(installed)/2])
+	second.Wait()
+
 	var mute, unfit []string
 	fit := 0
 	for _, name := range installed {
@@ -173,10 +188,7 @@ func TestBadMetadata(t *testing.T) {
 	} {
 		s := script(t, `touch $d/ran`)
 		text := strings.Replace(s.read("fence_test"), "cat $d/metadata; exit 0", c.body+"; exit 0", 1)
-		s.write("fence_test", text)
-		if err := os.Chmod(s.path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		writeProgram(t, s.path, text)
 		_, err := open(t, s.options()).Status(within(t, 5*time.Second), "1")
 		if miss := errWith(err, c.err, c.words); miss != "" {
 			t.Errorf("%s: %s", name, miss)
@@ -186,10 +198,7 @@ func TestBadMetadata(t *testing.T) {
 		}
 	}
 	s := script(t, "")
-	s.write("fence_test", strings.Replace(s.read("fence_test"), "cat $d/metadata;", "sleep 60;", 1))
-	if err := os.Chmod(s.path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, s.path, strings.Replace(s.read("fence_test"), "cat $d/metadata;", "sleep 60;", 1))
 	start := time.Now()
 	_, err := open(t, s.options()).Status(within(t, 50*time.Millisecond), "1")
 	if agents.Lasting(err) || err == nil || time.Since(start) > 500*time.Millisecond {
@@ -200,10 +209,7 @@ func TestBadMetadata(t *testing.T) {
 // The metadata is asked for once, and again when the program has changed. It is handed no secret.
 func TestMetadataIsKept(t *testing.T) {
 	s := script(t, `echo "Status: ON"`)
-	s.write("fence_test", strings.Replace(s.read("fence_test"), "then cat", "then cp $d/stdin $d/asked; echo x >>$d/count; cat", 1))
-	if err := os.Chmod(s.path, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	writeProgram(t, s.path, strings.Replace(s.read("fence_test"), "then cat", "then cp $d/stdin $d/asked; echo x >>$d/count; cat", 1))
 	for range 3 {
 		if _, err := open(t, s.options()).Status(within(t, 5*time.Second), "1"); err != nil {
 			t.Fatal(err)

@@ -79,6 +79,7 @@ func escaped(s string) string {
 
 // An agent that prints its password, plain and otherwise: neither errors nor logs nor readings show it.
 func TestPasswordPrinted(t *testing.T) {
+	t.Parallel()
 	for i, secret := range oddPasswords {
 		if len(secret) < shortest {
 			continue
@@ -87,7 +88,7 @@ func TestPasswordPrinted(t *testing.T) {
 			`printf '%s\n' "snmpget -c $password failed" >&2; exit 1`,
 			`printf '%s\n' "Returned 1: $password"; exit 1`,
 			`printf 'Status: %s\n' "$password"; exit 2`,
-			`printf 'a,%s\nb,%s\n' "$password" "$password"; printf '%s,\n' "$password"; exit 0`,
+			`printf 'a,%s\nb,%s\n' "$password" "$password"; printf '%s,\n' "$password"; exit 0 # list)`,
 			`yes "0123456789$password" | head -c 1000000 >&2; exit 1`,
 		} {
 			if i > 4 && body[0] == 'y' {

@@ -78,10 +78,10 @@ func TestNothingIsLeftBehind(t *testing.T) {
 
 // A child that has left the group and holds the pipes holds nobody up either.
 func TestPipesHeldFromOutside(t *testing.T) {
-	s := script(t, `setsid sh -c 'echo $$ >>'$d'/groups; exec sleep 2' & while ! grep -q . $d/groups; do :; done; sleep 0.1; echo "Status: ON"; exit 0`)
+	s := script(t, `setsid sh -c 'echo $$ >>'$d'/groups; exec sleep 1' & while ! grep -q . $d/groups; do :; done; sleep 0.1; echo "Status: ON"; exit 0`)
 	start := time.Now()
 	r, err := open(t, s.options()).Status(within(t, 5*time.Second), "1")
-	if took := time.Since(start); took > 1500*time.Millisecond {
+	if took := time.Since(start); took > 900*time.Millisecond {
 		t.Errorf("took %v", took)
 	}
 	if err == nil || r.State != agents.Unknown || !errors.Is(err, agents.ErrProtocol) {
@@ -166,7 +166,8 @@ func TestCannotStart(t *testing.T) {
 		o.Command = s.file("fence_x")
 		os.Remove(o.Command)
 		if c.mode != 0 {
-			if err := os.WriteFile(o.Command, []byte(c.text), c.mode); err != nil {
+			writeProgram(t, o.Command, c.text)
+			if err := os.Chmod(o.Command, c.mode); err != nil {
 				t.Fatal(err)
 			}
 		}
