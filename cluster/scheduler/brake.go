@@ -79,7 +79,7 @@ func queue(s *state.State, v View, op uint64, shot map[string]int64, limit int) 
 		if o.Phase != state.Ordered || o.By != state.ByCluster || !isMember(s, o.Node) {
 			continue
 		}
-		if len(shot) < limit && ended(s, v, o) == "" && !unsure(v, o) && needed(s, v, o) == "" {
+		if len(shot) < limit && !unsure(v, o) && needed(s, v, o) == "" {
 			shot[o.Node] = unbounded
 		}
 	}

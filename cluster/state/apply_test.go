@@ -265,7 +265,8 @@ func drawDevice(t *rapid.T) DeviceResult {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, c := range []Command{join("alpha", "a1"), grant("db", "alpha", "a1"), fence("alpha", "a1", FenceOff), {Configure: testConfig}} {
+	for _, c := range []Command{join("alpha", "a1"), grant("db", "alpha", "a1"), fence("alpha", "a1", FenceOff), {Configure: testConfig},
+		standby("alpha", true), confirm("alpha", "", "root"), proven(3, "beta", DeviceResult{Device: "bmc"}), {Tick: &Tick{}, Elapsed: 5}} {
 		b, err := c.Encode()
 		if err != nil {
 			f.Fatal(err)

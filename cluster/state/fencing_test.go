@@ -48,11 +48,10 @@ func TestClockOnlyGrows(t *testing.T) {
 	if l.s.Clock != 507+maxElapsed {
 		t.Fatalf("time stood still for a refused command: %d", l.s.Clock)
 	}
-	op := l.s.LastOp
 	l.must(join("alpha", "a1"))
 	c := order("alpha", "a1", FenceOff, ByCluster)
 	c.Elapsed = 3
-	if op = l.must(c).Op; l.s.Operations[op].Clock != 510+maxElapsed {
+	if op := l.must(c).Op; l.s.Operations[op].Clock != 510+maxElapsed {
 		t.Fatalf("ordered at %d", l.s.Operations[op].Clock)
 	}
 }
@@ -113,6 +112,7 @@ func TestRehearsal(t *testing.T) {
 		DeviceResult{Level: 2, Device: "pdu-b", Plug: "3", State: "off", WasOff: true, TookMS: 20},
 		DeviceResult{Level: 2, Device: "pdu-c", Plug: "3", State: "unknown", Commands: 1, TookMS: 20},
 		DeviceResult{Level: 2, Device: "pdu-d", Plug: "3", State: "off", Commands: 1, Error: "then gone"},
+		DeviceResult{Level: 2, Device: "pdu-e", Plug: "3", State: "off", WasOff: true, Commands: 1, TookMS: 20},
 		DeviceResult{Level: 1, Device: "bmc", State: "off", TookMS: 20},
 	)
 	c.At = 5000
@@ -153,11 +153,43 @@ func TestRehearsalIsOfWhoLosesNothing(t *testing.T) {
 	l.must(Command{Leave: &Leave{Node: "alpha", Boot: "a1"}})
 	l.refuse(rehearse("root"), ErrConflict) // not in the cluster
 	l.must(join("alpha", "a1"))
+	l.must(standby("alpha", false))
+	r := &Report{Group: "www", Token: l.must(grant("www", "alpha", "a1")).Token, Node: "alpha", Boot: "a1"}
+	l.must(Command{StopFailed: r})
+	l.must(Command{Stopped: r})
+	l.must(standby("alpha", true))
+	l.refuse(rehearse("root"), ErrConflict) // holds nothing, and needs fencing nevertheless
+	l.must(join("alpha", "a2"))
+	l.must(join("alpha", "a3"))
+	rehearse = func(by string) Command { return order("alpha", "a3", FenceRehearse, by) }
 	op := l.must(rehearse("root")).Op
 	l.must(Command{CallOff: &CallOff{Op: op, Reason: "not now"}})
 	op = l.must(rehearse("root")).Op
 	l.must(shoot(op, "beta"))
 	l.refuse(Command{CallOff: &CallOff{Op: op}}, ErrConflict)
+}
+
+func TestNoSuchAction(t *testing.T) {
+	l := newLog(t)
+	l.must(join("alpha", "a1"))
+	for _, a := range []FenceAction{FenceConfirm, "", "cycle"} {
+		l.refuse(order("alpha", "a1", a, "root"), ErrUnknown)
+	}
+	l.refuse(Command{Order: &Order{Node: "alpha", Boot: "a1", Action: FenceOff, By: "root", Level: 1}}, ErrConflict)
+}
+
+func TestWitnessIsNotInStandby(t *testing.T) {
+	l := newLog(t)
+	demoted := Command{Configure: &Configure{Cluster: "web", Nodes: []ConfigNode{{"alpha", Witness}, {"beta", Member}, {"gamma", Witness}}}}
+	l.must(join("alpha", "a1"))
+	l.must(standby("alpha", true))
+	op := l.must(order("alpha", "a1", FenceRehearse, "root")).Op
+	l.refuse(demoted, ErrConflict)
+	l.must(Command{CallOff: &CallOff{Op: op}})
+	l.must(demoted)
+	if l.s.Nodes["alpha"].Standby {
+		t.Fatal("a witness is in standby")
+	}
 }
 
 // TestFailedRehearsal: the node may be off, and is switched on again.
