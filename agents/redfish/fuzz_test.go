@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // FuzzSystem: whatever a BMC sends, off is read only out of a document in which the exact
-// property PowerState is, once, the exact word Off.
+// property PowerState is, once, the exact word Off. No document passes for a system and a chassis.
 func FuzzSystem(f *testing.F) {
 	for _, s := range []string{
 		systemDocument(`"PowerState":"Off",`),
@@ -23,13 +24,20 @@ func FuzzSystem(f *testing.F) {
 		systemDocument(`"PowerState":"\u004fff","UUID":null,"SerialNumber":7,`),
 		systemDocument(`"Oem":{"PowerState":"Off"},`),
 		`{"@odata.type":"#ComputerSystem.v1_0_0.ComputerSystem","PowerState":{"Off":1},"Actions":[]}`,
+		`{"@odata.type":"#Chassis.v1_5_1.Chassis","PowerState":"Off","Actions":{"#Chassis.Reset":{"target":"/x"}}}`,
 		"<html>", "{", "{}", "null", "[]", `{"a":1}{"b":2}`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		s, err := parseSystem("/x", doc)
-		if err != nil {
+		c, chassisErr := parseSystem(chassisURI+"/x", doc)
+		switch {
+		case err == nil && chassisErr == nil:
+			t.Fatal("a system and a chassis at once")
+		case chassisErr == nil:
+			s = c
+		case err != nil:
 			return
 		}
 		r := s.reading()
@@ -56,6 +64,8 @@ func FuzzDocuments(f *testing.F) {
 	f.Add([]byte(`{"Parameters":[{"Name":"ResetType","AllowableValues":["On",null,"ForceOff"]}]}`))
 	f.Add([]byte(`{"error":{"code":"Base.1.8.GeneralError","@Message.ExtendedInfo":[{"MessageId":"IDRAC.2.8.SYS403"}]}}`))
 	f.Add([]byte(`{"error":[]}`))
+	f.Add([]byte(`{"AssignedPrivileges":["Login"],"OemPrivileges":[]}`))
+	f.Add([]byte(`{"AssignedPrivileges":["Login","ConfigureComponents"],"OemPrivileges":null}`))
 	f.Fuzz(func(t *testing.T, doc []byte) {
 		if members, _, err := parseCollection(doc); err == nil {
 			for _, m := range members {
@@ -66,6 +76,14 @@ func FuzzDocuments(f *testing.F) {
 		}
 		if values, err := parseActionInfo(doc); err != nil && values != nil {
 			t.Error("values out of a broken document")
+		}
+		if role, err := fields(doc); err == nil && rightOf(role) == denied {
+			var loose map[string]any
+			json.Unmarshal(doc, &loose) // fields took it, so it is JSON
+			list, ok := loose["AssignedPrivileges"].([]any)
+			if !ok || slices.Contains(list, any("ConfigureComponents")) {
+				t.Error("a right that is there, or is not told, is denied")
+			}
 		}
 		for _, id := range messageIDs(doc) {
 			if strings.ContainsAny(id, " \n\"'\\$") || len(id) > 80 {

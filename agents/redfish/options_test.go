@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/BurntSushi/toml"
+
 	"github.com/hamgr/hamgr/agents"
 )
 
@@ -26,6 +28,29 @@ func keysOf(err error) []string {
 		keys = append(keys, k.Key)
 	}
 	return keys
+}
+
+// TestExample: the example is a table that can be pasted, with every key known and right.
+func TestExample(t *testing.T) {
+	var file struct {
+		Devices []struct {
+			Name, Agent  string
+			PasswordFile string `toml:"password_file"`
+			Options
+		} `toml:"fence_device"`
+	}
+	meta, err := toml.Decode(Kind().Example, &file)
+	if err != nil || len(meta.Undecoded()) > 0 || len(file.Devices) != 1 {
+		t.Fatalf("%v, unknown keys %v", err, meta.Undecoded())
+	}
+	d := file.Devices[0]
+	if d.Agent != Kind().Name || d.Name == "" || d.PasswordFile == "" {
+		t.Errorf("incomplete: %+v", d)
+	}
+	d.Password, d.Auth = agents.NewSecret("x"), AuthBasic
+	if err := d.Options.Validate(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestValidate: each wrong key is named, and Open refuses what Validate refuses.
