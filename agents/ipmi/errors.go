@@ -70,7 +70,7 @@ func (e *setupError) Error() string {
 	case types.RmcpStatusCodeNoResToCreateSess:
 		words = "no free session"
 	case types.RmcpStatusCodeUnauthorizedName:
-		words = "no such user"
+		words = "no such user, or one that may not use the network"
 	case types.RmcpStatusCodeUnauthorizedRoleOfPriLevel:
 		words = "the account does not have this privilege level"
 	}
@@ -83,7 +83,9 @@ func (e *setupError) Unwrap() error {
 	case types.RmcpStatusCodeNoResToCreateSess, types.RmcpStatusCodeNoResToCreateSessAtRole:
 		return agents.ErrBusy
 	case types.RmcpStatusCodeUnauthorizedName, types.RmcpStatusCodeInvalidNameLength:
-		return agents.ErrCredentials
+		if e.message == nameMessage {
+			return agents.ErrCredentials
+		}
 	case types.RmcpStatusCodeInvalidRole, types.RmcpStatusCodeUnauthorizedRoleOfPriLevel:
 		return agents.ErrPrivilege
 	case types.RmcpStatusCodeInvalidAuthAlg, types.RmcpStatusCodeInvalidIntegrityAlg,

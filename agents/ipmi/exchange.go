@@ -22,8 +22,12 @@ type wire struct {
 	buffer  [largestDatagram]byte
 }
 
-// mostICMP bounds how many errors of the socket one try puts up with.
-const mostICMP = 8
+const (
+	// mostICMP bounds how many errors of the socket one try puts up with.
+	mostICMP = 8
+	// refusedWait is how long a try goes on when nothing listens at the port.
+	refusedWait = 100 * time.Millisecond
+)
 
 // exchange asks, again after each wait, until take is content or fails. What take does not
 // want (done false) is dropped, with its reason. It returns within moments of the end of ctx.
@@ -63,6 +67,11 @@ func (w *wire) listen(ctx context.Context, until time.Time, lost *silence, take 
 			lost.refused = true
 			if errs++; errs == mostICMP {
 				return false, lost
+			}
+			// A BMC that restarts, or a wrong address: no answer is on its way.
+			if soon := time.Now().Add(refusedWait); soon.Before(until) {
+				until = soon
+				w.conn.SetReadDeadline(until)
 			}
 			continue
 		}

@@ -33,18 +33,28 @@ type handshake struct {
 	keys      *keys // set when RAKP message 3 goes out
 }
 
-// open gives a session. After RAKP message 3 the BMC may hold one even if its answer is
-// lost: then it is told to drop it.
+// open gives a session.
 func (h *handshake) open(ctx context.Context) (*session, error) {
 	for _, step := range []func(context.Context) error{h.openSession, h.rakp1, h.rakp3} {
 		if err := step(ctx); err != nil {
-			if h.keys != nil {
-				h.session().farewell()
-			}
+			h.giveUp()
 			return nil, err
 		}
 	}
 	return h.session(), nil
+}
+
+// giveUp gives the slot at the BMC free, as far as that is possible. A handshake that stops half
+// way holds it until the BMC loses patience, half a minute or more.
+func (h *handshake) giveUp() {
+	if h.bmc == 0 {
+		return
+	}
+	if h.keys != nil { // the BMC may have opened the session, and only its answer was lost
+		h.session().farewell()
+	}
+	refusal := &rmcpplus.RAKPMessage3{RmcpStatusCode: types.RmcpStatusCodeInvalidIntegrityCheckValue, ManagedSystemSessionID: h.bmc}
+	h.conn.Write(protocol.BuildRMCPPlusPacket(kindRAKP3, 0, 0, 0, refusal.Pack()))
 }
 
 func (h *handshake) session() *session {
@@ -81,8 +91,13 @@ func (h *handshake) step(ctx context.Context, name string, kind byte, message []
 	return err
 }
 
-// openMessage is the first message, the only one that can be refused for its algorithms.
-const openMessage = "Open Session"
+// What is refused means something else in each message: algorithms are chosen in the first,
+// and the name is looked up in the second.
+const (
+	openMessage = "Open Session"
+	nameMessage = "RAKP message 1"
+	keyMessage  = "RAKP message 3"
+)
 
 // notAnswers are the datagrams of the handshake that are dropped as if they had been lost.
 var notAnswers = []error{errShort, errNotRMCP, errVersion, errLength, errKind, errMessage, errSession}
@@ -160,7 +175,7 @@ func (h *handshake) rakp1(ctx context.Context) error {
 		Username:                       []byte(h.target.username),
 	}
 	h.role = request.Role()
-	return h.step(ctx, "RAKP message 1", kindRAKP1, request.Pack(), h.rakp2)
+	return h.step(ctx, nameMessage, kindRAKP1, request.Pack(), h.rakp2)
 }
 
 // rakp2 reads RAKP message 2, by which the BMC proves that it knows the password (13.21).
@@ -189,7 +204,7 @@ func (h *handshake) rakp3(ctx context.Context) error {
 	}
 	h.sik, h.keys = sik, &keys{suite: h.suite, k1: k1, k2: k2}
 	request := &rmcpplus.RAKPMessage3{ManagedSystemSessionID: h.bmc, KeyExchangeAuthenticationCode: code}
-	return h.step(ctx, "RAKP message 3", kindRAKP3, request.Pack(), h.rakp4)
+	return h.step(ctx, keyMessage, kindRAKP3, request.Pack(), h.rakp4)
 }
 
 // rakp4 reads RAKP message 4, by which the BMC proves that it has the same session keys (13.23).

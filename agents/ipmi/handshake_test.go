@@ -118,11 +118,14 @@ func TestRefusals(t *testing.T) {
 		types.RmcpStatusCodeIllegalParameter:           agents.Protocol,
 		0xee:                                           agents.Protocol,
 	} {
-		if got := agents.TroubleOf(&setupError{"RAKP message 1", status}); got != want {
+		if got := agents.TroubleOf(&setupError{nameMessage, status}); got != want {
 			t.Errorf("%02Xh is %q, want %q", uint8(status), got, want)
 		}
 	}
-	for message, want := range map[string]agents.Trouble{openMessage: agents.Unfit, "RAKP message 3": agents.Protocol} {
+	if got := agents.TroubleOf(&setupError{keyMessage, types.RmcpStatusCodeUnauthorizedName}); got != agents.Protocol {
+		t.Errorf("0Dh after a proven password is %q", got)
+	}
+	for message, want := range map[string]agents.Trouble{openMessage: agents.Unfit, keyMessage: agents.Protocol} {
 		if got := agents.TroubleOf(&setupError{message, types.RmcpStatusCodeNoCipherSuiteMatch}); got != want {
 			t.Errorf("11h to %s is %q, want %q", message, got, want)
 		}

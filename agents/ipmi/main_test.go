@@ -3,6 +3,7 @@ package ipmi
 import (
 	"bytes"
 	"context"
+	"flag"
 	"log/slog"
 	"strings"
 	"sync"
@@ -15,7 +16,10 @@ import (
 	"github.com/hamgr/hamgr/agents/ipmi/ipmipeer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Set("test.parallel", "12") // these tests wait rather than work
+	goleak.VerifyTestMain(m)
+}
 
 // options are those of an agent for a peer with ipmipeer's defaults.
 func options(addr string) *Options {

@@ -161,13 +161,6 @@ func (r *Reference) Calls() []string {
 // Sessions are the slots taken, also by sessions that are still being opened.
 func (r *Reference) Sessions() int { return r.BMC.Sessions.Count() }
 
-// Forget drops all sessions, as a restart does.
-func (r *Reference) Forget(ids ...uint32) {
-	for _, id := range ids {
-		r.BMC.Sessions.Close(id)
-	}
-}
-
 func (r *Reference) status(context.Context, *handlers.HandlerContext, []byte) ([]byte, types.CompletionCode, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
