@@ -13,7 +13,7 @@ import (
 const (
 	// The pause between reads grows from pollFirst to pollLast, or to pollError
 	// while the device answers with errors.
-	pollFirst = 20 * time.Millisecond
+	pollFirst = 2 * time.Millisecond
 	pollLast  = 250 * time.Millisecond
 	pollError = time.Second
 	// A command is sent again when the plug still reads the opposite after resendFirst, then

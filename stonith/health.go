@@ -34,7 +34,8 @@ func (h Health) Healthy() bool {
 // Check reads everything that can be read of every plug of every level, and changes nothing:
 // its state, whether it may be switched, and whom it powers. All devices are asked at once, each
 // within its own timeout; all of it gives way to orders. The answers are in the order of
-// the levels.
+// the levels. When Check returns, the devices' sessions are free again: the next one to check a device may
+// be another host.
 func (f *Fencer) Check(ctx context.Context, t Target) []Health {
 	var (
 		wg      sync.WaitGroup
@@ -66,7 +67,10 @@ func (f *Fencer) check(ctx context.Context, d Device, m Machine, plugs []Health)
 	defer yield(nil)
 	s, lost := f.join(ctx, d, false, yield)
 	if lost == nil {
-		defer s.end()
+		defer func() {
+			s.end()
+			s.turns.rest(ctx)
+		}()
 	}
 	for i := range plugs {
 		begun, h, err := time.Now(), &plugs[i], lost

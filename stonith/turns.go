@@ -36,6 +36,7 @@ type turns struct {
 	holder *session // who made the call under way; nil while the handle is being closed
 	stuck  string   // the call that holds the device although it should have ended
 	queue  []*waiter
+	rests  []chan struct{} // closed when nobody's call or close is under way
 
 	// Touched only by whose turn it is:
 	agent  agents.Agent // nil when there is no handle
@@ -66,6 +67,25 @@ func (ts *turns) leave(s *session) {
 	if !ts.busy {
 		ts.busy = true
 		ts.next()
+	}
+}
+
+// rest waits until the handle is closed that its last user left behind, but not for a device that hangs.
+func (ts *turns) rest(ctx context.Context) {
+	ts.mu.Lock()
+	if !ts.busy {
+		ts.mu.Unlock()
+		return
+	}
+	r := make(chan struct{})
+	ts.rests = append(ts.rests, r)
+	ts.mu.Unlock()
+	limit := time.NewTimer(closeTime)
+	defer limit.Stop()
+	select {
+	case <-r:
+	case <-ctx.Done():
+	case <-limit.C:
 	}
 }
 
@@ -126,6 +146,10 @@ func (ts *turns) next() {
 	i := slices.IndexFunc(ts.queue, func(w *waiter) bool { return w.session.order == ordered })
 	if i < 0 {
 		ts.busy = false
+		for _, r := range ts.rests {
+			close(r)
+		}
+		ts.rests = nil
 		return
 	}
 	ts.holder = ts.queue[i].session
