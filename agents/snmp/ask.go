@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// firstTry is the wait for the first answer; each further one is twice as long, because
+	// firstTry is the wait for the first answer; each further one is half as long again, because
 	// a device that encrypts on a slow processor must be given its time in the end.
 	firstTry   = 250 * time.Millisecond
 	longestTry = 2 * time.Second
-	// setWait is how long a SET is waited for. It is never sent again from here: the engine
-	// reads what became of it.
-	setWait = 2 * time.Second
+	// setWait is how long the answer to a SET is waited for. It only hints; the engine reads what
+	// became of the SET, which is never sent again from here.
+	setWait = time.Second
 	// patience ends the asking when the context does not.
 	patience = 10 * time.Second
 	// broken is how often an answer may be unreadable.
@@ -78,7 +78,7 @@ func (a *agent) ask(ctx context.Context, what request) (*gosnmp.SnmpPacket, erro
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, errSilent)
 	defer cancel()
 	var t tries
-	for wait := firstTry; ; wait = min(2*wait, longestTry) {
+	for wait := firstTry; ; wait = min(wait+wait/2, longestTry) {
 		s, err := a.open(ctx)
 		if err != nil {
 			return nil, t.verdict(ctx, a, err)
@@ -175,7 +175,7 @@ func (t *tries) why(a *agent) error {
 	case a.opts.Version != version3:
 		return say(agents.ErrUnreachable, "no answer; a wrong community, a wrong version or a client that the device does not allow looks the same")
 	case a.s != nil && a.s.known():
-		return say(agents.ErrUnreachable, "no answer, although the device answered the engine discovery; a wrong privacy password or protocol looks the same")
+		return say(agents.ErrUnreachable, "no answer, although the device answered the engine discovery; a wrong privacy password, privacy protocol or context looks the same")
 	}
 	return say(agents.ErrUnreachable, "no answer to the engine discovery; a device without SNMP version 3, or one that does not allow this client, looks the same")
 }

@@ -103,7 +103,7 @@ func (a *agent) recognise(v gosnmp.SnmpPDU) error {
 	}
 	if was := a.s.id; was != "" {
 		a.drop()
-		return fmt.Errorf("%w: the device's sysObjectID was %s and now is %s", agents.ErrUnfit, was, id)
+		return fmt.Errorf("%w: the device's sysObjectID was %s and now is %s", agents.ErrProtocol, was, id)
 	}
 	f, err := choose(a.named, a.opts.SysObjectID, id)
 	if err != nil {
@@ -113,8 +113,8 @@ func (a *agent) recognise(v gosnmp.SnmpPDU) error {
 	return nil
 }
 
-// find gives the family and the outlet of a plug. It asks the device only for what the file
-// does not say: the family if none is named, the number if the outlet is given by name.
+// find gives the family and the outlet of a plug. In each session the device is asked once
+// what it is, and what its outlets are called if the file gives a name.
 func (a *agent) find(ctx context.Context, text string) (*profile, found, error) {
 	p, err := parsePlug(text)
 	if err != nil {
@@ -124,8 +124,7 @@ func (a *agent) find(ctx context.Context, text string) (*profile, found, error) 
 	if err != nil {
 		return nil, found{}, err
 	}
-	f := a.named
-	if f == nil && s.family == nil {
+	if s.family == nil {
 		v, err := a.get(ctx, sysObjectID)
 		if err != nil {
 			return nil, found{}, err
@@ -134,9 +133,7 @@ func (a *agent) find(ctx context.Context, text string) (*profile, found, error) 
 			return nil, found{}, err
 		}
 	}
-	if f == nil {
-		f = a.s.family
-	}
+	f := a.s.family
 	if p.expect != "" && f.names == "" {
 		return f, found{}, fmt.Errorf("%w: outlets of %s have no names", agents.ErrPlug, f.name)
 	}

@@ -26,6 +26,7 @@ func plugOf(model string) string {
 
 // TestModels goes through all that an agent does, on each family that the peer has.
 func TestModels(t *testing.T) {
+	t.Parallel()
 	for _, model := range snmppeer.Models() {
 		t.Run(model, func(t *testing.T) {
 			t.Parallel()
@@ -74,6 +75,7 @@ func TestModels(t *testing.T) {
 
 // TestVersion1: what is not there has other words in version 1.
 func TestVersion1(t *testing.T) {
+	t.Parallel()
 	p := snmppeer.Start(t, "sentry3")
 	o := with2c(p.Address(), "private")
 	o.Version = "1"
@@ -99,6 +101,7 @@ func TestVersion1(t *testing.T) {
 
 // TestWords: no other status than off is off.
 func TestWords(t *testing.T) {
+	t.Parallel()
 	for model, words := range map[string][]string{
 		"sentry3":    {"offWait", "onWait", "offError", "onError", "noComm", "reading", "offFuse", "onFuse"},
 		"eaton-epdu": {"pendingOff", "pendingOn"},
@@ -126,6 +129,7 @@ func TestWords(t *testing.T) {
 
 // TestVersion3 tries each authentication with each encryption that snmpd has.
 func TestVersion3(t *testing.T) {
+	t.Parallel()
 	var users []snmppeer.User
 	for _, auth := range []string{"MD5", "SHA", "SHA224", "SHA256", "SHA384", "SHA512"} {
 		for _, priv := range []string{"DES", "AES", "AES192", "AES256", "AES192C", "AES256C"} {
@@ -154,6 +158,7 @@ func TestVersion3(t *testing.T) {
 
 // TestOddSecrets: passwords and communities are used byte for byte (B07).
 func TestOddSecrets(t *testing.T) {
+	t.Parallel()
 	u := snmppeer.User{Name: "od d", Auth: "SHA512", Priv: "AES256", AuthPassword: odd, PrivPassword: odd + odd}
 	p := snmppeer.Start(t, "apc-rpdu", func(c *snmppeer.Config) {
 		c.Users, c.Community, c.ReadCommunity = []snmppeer.User{u}, odd, odd+"2"
@@ -187,6 +192,7 @@ func TestOddSecrets(t *testing.T) {
 
 // TestMayNotWrite: who may only read is told so, and Check finds out what can be found out.
 func TestMayNotWrite(t *testing.T) {
+	t.Parallel()
 	p := snmppeer.Start(t, "apc-rpdu2")
 	ctx := within(t, 20*time.Second)
 	wantError(t, open(t, with3(p.Address(), snmppeer.Reader)).Off(ctx, "3"), agents.ErrPrivilege, "oAccess")

@@ -254,6 +254,14 @@ func (p *PDU) outlets() (rows [][]string) {
 
 func (p *PDU) edit(n, field int, value string) {
 	p.tb.Helper()
+	lock, err := os.OpenFile(p.path("lock"), os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		p.tb.Fatal(err)
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		p.tb.Fatal(err)
+	}
 	var text strings.Builder
 	for i, row := range p.outlets() {
 		if i == n-1 {

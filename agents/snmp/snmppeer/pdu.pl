@@ -15,6 +15,7 @@
 #   shift N   serve outlet 1 as 1+N, outlet 2 as 2+N, and so on
 use strict;
 use warnings;
+use Fcntl ":flock";
 my ($dir, $what) = @ARGV;
 $| = 1;
 
@@ -54,6 +55,8 @@ sub change {
     my ($n, $state) = @_;
     my $power = slurp("$dir/power");
     if (length $power && system("$power $n $state >>'$dir/power.log' 2>&1") != 0) { return 0 }
+    open(my $lock, '>>', "$dir/lock") or return 0;    # the test edits the outlets too
+    flock($lock, LOCK_EX) or return 0;
     my $out = '';
     for (split /\n/, slurp("$dir/outlets")) {
         my @f = split /\t/;
