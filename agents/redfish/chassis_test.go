@@ -83,6 +83,9 @@ func TestChassisIsNamed(t *testing.T) {
 		"is not there":                  {chassisURI + "/Blade9", "", ErrSystem},
 		"the collection":                {chassisURI, "", ErrSystem},
 		"a chassis at a system's place": {systemsURI + "/1", chassis, ErrSystem},
+		"a system that is called so":    {systemsURI + "/Chassis", chassis, ErrSystem},
+		"in the list of systems":        {"", `{"Members":[{"@odata.id":"` + chassisURI + `/Blade0"}]}`, ErrSystem},
+		"in the list, by its ID":        {"Blade0", `{"Members":[{"@odata.id":"` + chassisURI + `/Blade0"}]}`, ErrSystem},
 		"a system at a chassis' place":  {chassisURI + "/Blade0", system, ErrSystem},
 		"another action":                {chassisURI + "/Blade0", body("#Chassis.v1_5_1.Chassis", "#ComputerSystem.Reset"), ErrSystem},
 		"a manager":                     {chassisURI + "/Blade0", body("#Manager.v1_5_1.Manager", "#Manager.Reset"), ErrSystem},
@@ -90,7 +93,10 @@ func TestChassisIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bmc := startBMC(t, blades(redfishsim.NewSwitch(true)))
-			if c.document != "" {
+			switch {
+			case strings.Contains(c.document, "Members"):
+				bmc.SetFault(redfishsim.AtSystems, redfishsim.Document("application/json", c.document))
+			case c.document != "":
 				bmc.SetFault(redfishsim.Anywhere, redfishsim.Document("application/json", c.document))
 				bmc.SetFault(redfishsim.AtRoot, redfishsim.Delay(0)) // which is right
 			}
