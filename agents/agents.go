@@ -128,7 +128,8 @@ type Kind struct {
 	Options func() Options
 	// Example is a [[fence_device]] table in TOML, ready to be edited.
 	Example string
-	// Programs, if not nil, lists those programs of this host that Describe knows. It runs none.
+	// Programs, if not nil, lists the programs of this host that the kind drives, as far as their
+	// names tell. It runs none.
 	Programs func() []string
 	// Describe, if not nil, describes one of several programs behind the kind, as in
 	// exec:fence_apc. It may run that program, within ctx.

@@ -128,7 +128,7 @@ func (m *metadata) notes(path string) []string {
 	}
 	var old []string
 	for _, p := range m.parameters {
-		if p.old && m.meaning(p) != fold(p.name) && ours[p.name] == "" {
+		if p.old && m.meaning(p) != fold(p.name) && ours[p.name] == "" && unwanted[fold(p.name)] == "" {
 			old = append(old, p.name+" ("+m.meaning(p)+")")
 		}
 	}
@@ -147,7 +147,10 @@ func (m *metadata) example(command string) string {
 	}
 	b.WriteString("\n[fence_device.options]\n")
 	for _, p := range m.parameters {
-		usual := slices.Contains([]string{"ip", "username", "password", "community"}, p.name)
+		usual := slices.Contains([]string{"ip", "username", "password"}, p.name)
+		if m.has("community") { // users are for SNMP's version 3
+			usual = slices.Contains([]string{"ip", "community"}, p.name)
+		}
 		if p.old || !p.required && !usual || ours[p.name] != "" || unwanted[fold(p.name)] != "" {
 			continue
 		}

@@ -17,7 +17,7 @@ import (
 func TestInstalledAgents(t *testing.T) {
 	t.Parallel()
 	needAgents(t)
-	installed := programs()
+	installed := installed()
 	if len(installed) < 20 {
 		t.Fatalf("only %d fence agents are installed (Debian package fence-agents)", len(installed))
 	}

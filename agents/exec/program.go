@@ -57,8 +57,13 @@ func runnable(path string) bool {
 	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
-// programs are the names of the fence agents on this host.
+// programs are the fence agents on this host that are not known to be of no use.
 func programs() []string {
+	return slices.DeleteFunc(installed(), func(name string) bool { return powerless[name] != "" })
+}
+
+// installed are all fence agents on this host.
+func installed() []string {
 	var names []string
 	for _, dir := range searched {
 		found, _ := filepath.Glob(filepath.Join(dir, prefix+"*"))

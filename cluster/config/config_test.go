@@ -191,18 +191,23 @@ func TestLoadFile(t *testing.T) {
 
 func TestDescribe(t *testing.T) {
 	want := []KeyDoc{
-		{"address", "string", "", "host of the BMC"},
-		{"port", "number", "63", "UDP port"},
-		{"username", "string", "", "account"},
-		{"password", "secret", "", "its password"},
-		{"verify", "true or false", "true", "check the certificate"},
+		{Key: "address", Type: "string", Doc: "host of the BMC"},
+		{Key: "port", Type: "number", Default: "63", Doc: "UDP port"},
+		{Key: "username", Type: "string", Doc: "account"},
+		{Key: "password", Type: "secret", Doc: "its password"},
+		{Key: "verify", Type: "true or false", Default: "true", Doc: "check the certificate"},
 	}
 	if got := Describe(testKinds().Agents["bmc"].Options()); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
 	cluster := defaultCluster
 	for _, d := range Describe(&cluster) {
-		if d.Key == "detection_time" && (d.Type != "duration" || d.Default != `"3s"`) {
+		if d.Key == "detection_time" && (d.Type != "duration" || d.Default != `"3s"` || d.Range != "500ms..60s") {
+			t.Errorf("got %+v", d)
+		}
+	}
+	for _, d := range DescribeDevice() {
+		if d.Key == "timeout" && d.Default != `"20s"` || d.Key == "identity" && len(d.Choices) != 2 {
 			t.Errorf("got %+v", d)
 		}
 	}

@@ -16,6 +16,15 @@ type KeyDoc struct {
 	Type    string `json:"type"`    // in words
 	Default string `json:"default"` // as it would be written; empty if there is none
 	Doc     string `json:"doc"`
+	// Range and Choices are what it must lie in, where that is fixed.
+	Range   string   `json:"range,omitempty"`
+	Choices []string `json:"choices,omitempty"`
+}
+
+// DescribeDevice lists the keys that every fence device has, whatever its agent.
+func DescribeDevice() []KeyDoc {
+	d := defaultDevice
+	return Describe(&d)
 }
 
 // Describe lists the keys of an options struct (a pointer to it, as Kind.Options makes
@@ -27,7 +36,7 @@ func Describe(options any) []KeyDoc {
 		if f.isSecretPart() {
 			continue // the key was described with its other part
 		}
-		docs = append(docs, KeyDoc{Key: f.key, Type: f.words(), Default: f.literal(), Doc: f.doc})
+		docs = append(docs, KeyDoc{Key: f.key, Type: f.words(), Default: f.literal(), Doc: f.doc, Range: f.limits, Choices: f.oneof})
 	}
 	return docs
 }

@@ -32,6 +32,8 @@ func TestOutputsAreDocumented(t *testing.T) {
 		"node standby NODE, node online NODE": api.NodeResult{},
 		"fence off NODE, fence on NODE, fence reboot NODE": api.FenceResult{},
 		"config check [FILE]":                              checkOutput{},
+		"agent list":                                       agentsOutput{},
+		"agent describe AGENT[:PROGRAM]":                   agentOutput{},
 		"init":                                             initOutput{},
 		"version":                                          versionOutput{},
 	} {

@@ -61,6 +61,7 @@ func (c *cli) root() *cobra.Command {
 	flags.StringVar(&c.socket, "socket", envOr("HAMGR_SOCKET", defaultSocket), "the daemon's unix socket; also from $HAMGR_SOCKET")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object, as written in docs/cli.md")
 	root.AddCommand(
+		c.agentCommand(),
 		c.configCommand(),
 		newDemoCommand(),
 		c.fenceCommand(),
