@@ -77,8 +77,9 @@ func (h *handshake) step(ctx context.Context, name string, kind byte, message []
 		err := h.answer(name, kind+1, b, take)
 		switch {
 		case errors.Is(err, errPassword), errors.Is(err, errBMCKey):
-			// Or somebody else signed it: the BMC has this try's time to do better.
+			// Or somebody else signed it: the BMC has a moment to do better.
 			wrong = err
+			h.conn.SetReadDeadline(time.Now().Add(h.wait))
 			return false, err
 		case slices.Contains(notAnswers, err):
 			return false, err
