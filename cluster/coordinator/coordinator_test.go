@@ -332,3 +332,26 @@ func TestTargetThatNeverGreets(t *testing.T) {
 		}
 	})
 }
+
+// TestStandsForItsExecutorOnly: a node that was an operation's executor once gets no leave for a command.
+func TestStandsForItsExecutorOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		op := o.must(t, state.Command{Order: &state.Order{Node: "beta", Boot: "beta-1", Action: state.FenceOff, Reason: "test", By: "anna"}})
+		o.must(t, state.Command{Shoot: &state.Shoot{Op: op, Executor: "gamma"}})
+		o.must(t, state.Command{Shoot: &state.Shoot{Op: op, Executor: "alpha"}})
+		o.set(func() { o.leads = true })
+		now := *o.state().Operations[op]
+		if err := o.Stands(t.Context(), now, "gamma"); err == nil {
+			t.Error("gamma may shoot, though the operation is alpha's")
+		}
+		if err := o.Stands(t.Context(), now, "alpha"); err != nil {
+			t.Errorf("alpha may not: %v", err)
+		}
+		other := now
+		other.Boot = "beta-0"
+		if err := o.Stands(t.Context(), other, "alpha"); err == nil {
+			t.Error("another boot than the committed one may be shot")
+		}
+	})
+}

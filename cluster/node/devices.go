@@ -131,18 +131,28 @@ func (b backend) setNode(ctx context.Context, r api.NodeRequest) (api.NodeResult
 
 // outlook is what only the coordinator knows: how the fence devices were last found, and what waits for what.
 type outlook struct {
-	Devices    []api.DeviceHealth `json:"devices"`
-	Waits      map[uint64]string  `json:"waits"`      // by operation
-	Quarantine map[string]string  `json:"quarantine"` // by node
+	Devices    []api.DeviceHealth  `json:"devices"`
+	Waits      map[uint64]obstacle `json:"waits"`      // by operation
+	Quarantine map[string]string   `json:"quarantine"` // by node
+}
+
+// obstacle is why an operation waits, and what may be done about it.
+type obstacle struct {
+	Why  string `json:"why"`
+	Cure string `json:"cure,omitempty"`
 }
 
 func (n *Node) ownOutlook() outlook {
 	s, view := n.replica.State(), n.coord.View()
-	o := outlook{Devices: deviceHealth(n.coord.Devices()), Waits: map[uint64]string{}, Quarantine: map[string]string{}}
+	o := outlook{Devices: deviceHealth(n.coord.Devices()), Waits: map[uint64]obstacle{}, Quarantine: map[string]string{}}
 	for name, node := range s.Nodes {
 		if op := s.OpenOperation(name); op != nil {
 			if why := scheduler.Obstacle(s, view, op); why != "" {
-				o.Waits[op.ID] = why
+				cure := "bring back the nodes that do not answer"
+				if scheduler.Brake(s, view, op) != "" {
+					cure = "" // it says itself how it is overruled
+				}
+				o.Waits[op.ID] = obstacle{why, cure}
 			}
 		}
 		if _, why := scheduler.Quarantine(node, scheduler.Now(s, view), view.Policy); why != "" {

@@ -44,7 +44,7 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 			continue // hamgr fence history has them all
 		}
 		op := operationStatus(o)
-		op.Waits = outlook.Waits[id]
+		op.Waits = outlook.Waits[id].Why
 		st.Operations = append(st.Operations, op)
 	}
 	st.Failures = failureStatus(s)
@@ -226,8 +226,8 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 				"what "+name+" holds cannot be taken over before its power is proven off: hamgr fence status "+name)
 		case o.Failures > 0 && o.Phase == state.ProvenOff:
 			alarm(fmt.Sprintf("%s is fenced, but does not come on again: %s", name, o.Error), "switch it on: hamgr fence on "+name)
-		case outlook.Waits[o.ID] != "":
-			alarm(fmt.Sprintf("fencing of %s waits: %s", name, outlook.Waits[o.ID]), "bring back the nodes that do not answer")
+		case outlook.Waits[o.ID].Why != "":
+			alarm(fmt.Sprintf("fencing of %s waits: %s", name, outlook.Waits[o.ID].Why), outlook.Waits[o.ID].Cure)
 		}
 	}
 	for _, name := range s.GroupNames() {

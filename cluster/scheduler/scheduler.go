@@ -183,7 +183,7 @@ func Majority(s *state.State, v View, without string, op uint64) string {
 		if name == without || !v.Nodes[name].Reachable {
 			continue
 		}
-		if o := s.OpenOperation(name); o != nil && o.ID < op && o.Action != state.FenceOn {
+		if o := s.OpenOperation(name); o != nil && o.ID < op && o.Action != state.FenceOn && (o.Phase != state.Ordered || v.Nodes[without].Reachable) {
 			first = append(first, fmt.Sprintf("%s is to be fenced first (operation %d)", name, o.ID))
 			continue
 		}

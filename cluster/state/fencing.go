@@ -205,9 +205,7 @@ func (t *step) shotProven(c *ShotProven) error {
 		n.Fenced = append(slices.Clone(n.Fenced), t.Clock)
 		n.Fenced = n.Fenced[max(0, len(n.Fenced)-keepFenced):]
 	}
-	if o.Action == FenceRehearse {
-		t.rehearsed(n, o, c.Devices)
-	}
+	t.rehearsed(n, o, c.Devices)
 	if o.Action != FenceOff {
 		o.Phase = ProvenOff
 		return nil

@@ -13,8 +13,8 @@ const (
 	maxPlug        = 64 // bytes of a plug's name, as JSON
 )
 
-// rehearsed notes which devices really switched the node off: those that were found off, or that somebody
-// else's command preceded, have shown nothing.
+// rehearsed notes which devices really switched the node off, in a rehearsal or because it was needed: those that
+// were found off, or that somebody else's command preceded, have shown nothing.
 func (t *step) rehearsed(n *Node, o *Operation, devices []DeviceResult) {
 	n.Rehearsals = cloneOrMake(n.Rehearsals)
 	for _, d := range devices[:min(len(devices), keepDevices)] {

@@ -64,6 +64,7 @@ type Cluster struct {
 	timeline []string
 	triggers []*trigger
 	slow     map[string]time.Duration
+	blind    map[string]bool // "host node": the host does not reach the node's device
 }
 
 // trigger does something once, when a host applies a certain step.
@@ -95,7 +96,7 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{
 		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
 		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
-		slow: map[string]time.Duration{}, digests: map[uint64]string{}, newest: &state.State{},
+		slow: map[string]time.Duration{}, blind: map[string]bool{}, digests: map[uint64]string{}, newest: &state.State{},
 	}
 	var err error
 	if c.key, err = link.GenerateKey(); err != nil {
@@ -128,7 +129,7 @@ func (c *Cluster) config(host string) *config.Config {
 	fmt.Fprintf(&b, "[cluster]\nname = \"sim\"\nkey_file = \"/etc/hamgr/cluster.key\"\ndetection_time = \"%s\"\n%s", c.Detection, c.Cluster)
 	for i, n := range c.Nodes {
 		fmt.Fprintf(&b, "[[node]]\nname = %q\naddresses = [\"10.0.0.%d\", \"10.1.0.%d\"]\nfencing = [[\"%s-bmc\"]]\n", n, i+1, i+1, n)
-		fmt.Fprintf(&b, "[[fence_device]]\nname = \"%s-bmc\"\nagent = \"fake\"\ndevice = %q\n", n, n)
+		fmt.Fprintf(&b, "[[fence_device]]\nname = \"%s-bmc\"\nagent = \"fake\"\nmachine = true\ndevice = %q\n", n, n)
 	}
 	prefer, err := json.Marshal(append([]string{}, c.Prefer...))
 	if err != nil {
@@ -149,7 +150,7 @@ func (c *Cluster) config(host string) *config.Config {
 
 func (c *Cluster) kinds(host string) config.Kinds {
 	return config.Kinds{
-		Agents:    agents.NewRegistry(bmc.Kind(c.BMC)),
+		Agents:    c.agents(host),
 		Resources: resources.NewRegistry(storage.Kind(c.Storage, host)),
 	}
 }

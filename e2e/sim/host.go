@@ -2,12 +2,16 @@ package sim
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
+	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/consensus"
 	"github.com/hamgr/hamgr/cluster/link"
 	"github.com/hamgr/hamgr/cluster/node"
@@ -37,6 +41,16 @@ func newHost(c *Cluster, name string, number int) *Host {
 		net: c.Net.Host(name, fmt.Sprintf("10.0.0.%d", number), fmt.Sprintf("10.1.0.%d", number)),
 	}
 }
+
+// machineID is a host's system UUID.
+func machineID(name string) string {
+	sum := sha256.Sum256([]byte(name))
+	x := hex.EncodeToString(sum[:16])
+	return strings.Join([]string{x[:8], x[8:12], x[12:16], x[16:20], x[20:]}, "-")
+}
+
+// Operator is an operator at one host.
+func (c *Cluster) Operator(host string) api.Backend { return c.hosts[host].daemon().Operator() }
 
 func (h *Host) daemon() *node.Node {
 	h.mu.Lock()
@@ -77,6 +91,7 @@ func (h *Host) start() {
 	h.mu.Unlock()
 	n, err := node.Start(context.Background(), node.Setup{
 		Config: c.config(h.name), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Key: c.key,
+		Machine: state.Machine{UUID: machineID(h.name)},
 		DataDir: filepath.Join(c.dir, h.name), RunDir: filepath.Join(c.dir, h.name, fmt.Sprint(boot)), Version: "sim", Log: c.logger(h.name),
 		Network: h.net,
 		Stores:  h.stores, Fatal: func(error) {},

@@ -1,0 +1,60 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/hamgr/hamgr/agents"
+	bmc "github.com/hamgr/hamgr/agents/fake"
+)
+
+// sighted is the fake agent as one host's network lets it through: the management network may be cut
+// for one host and not for another.
+type sighted struct {
+	*bmc.Options
+	c    *Cluster
+	host string
+}
+
+func (c *Cluster) agents(host string) agents.Registry {
+	kind := bmc.Kind(c.BMC)
+	fresh := kind.Options
+	kind.Options = func() agents.Options {
+		return &sighted{Options: fresh().(*bmc.Options), c: c, host: host}
+	}
+	return agents.NewRegistry(kind)
+}
+
+// Open makes a handle that reaches the device as long as the host does.
+func (o *sighted) Open(log *slog.Logger) (agents.Agent, error) {
+	if err := o.blind(); err != nil {
+		return unreachable{err}, nil
+	}
+	return o.Options.Open(log)
+}
+
+func (o *sighted) blind() error {
+	o.c.mu.Lock()
+	defer o.c.mu.Unlock()
+	if o.c.blind[o.host+" "+o.Device] {
+		return fmt.Errorf("%s does not reach %s: %w", o.host, o.Device, agents.ErrUnreachable)
+	}
+	return nil
+}
+
+// Blind cuts a host off from a node's device, or lets it through again.
+func (c *Cluster) Blind(host, node string, blind bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.blind[host+" "+node] = blind
+}
+
+type unreachable struct{ err error }
+
+func (u unreachable) Status(context.Context, string) (agents.Reading, error) {
+	return agents.Reading{}, u.err
+}
+func (u unreachable) Off(context.Context, string) error { return u.err }
+func (u unreachable) On(context.Context, string) error  { return u.err }
+func (u unreachable) Close(context.Context) error       { return nil }
