@@ -13,6 +13,7 @@ import (
 // TestCheckRight: an account that may not reset is found out by reading, wherever the BMC shows
 // it; what is not shown is not held against it.
 func TestCheckRight(t *testing.T) {
+	t.Parallel()
 	type mode = redfishsim.Mode
 	for name, c := range map[string]struct {
 		mode  mode

@@ -15,6 +15,7 @@ import (
 // TestOffAgainstFaults: what Off returns, what became of the machine, and what a fresh read
 // says are three things; only the last one counts, and it never says off of a running machine.
 func TestOffAgainstFaults(t *testing.T) {
+	t.Parallel()
 	fault := func(f redfishsim.Fault) func(*redfishsim.BMC) {
 		return func(b *redfishsim.BMC) { b.SetFault(redfishsim.AtReset, f) }
 	}
@@ -128,6 +129,7 @@ func TestWithoutEffect(t *testing.T) {
 // TestResetType: the value sent is one that is offered, and never one that is not an off.
 // (gofish trap 6: the list may be empty, in ActionInfo only, or wrong.)
 func TestResetType(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		allowable, actionInfo []string
 		fault                 redfishsim.Fault // at the ActionInfo

@@ -24,6 +24,7 @@ import (
 // TestB03NeverAnswers: a BMC that takes the connection and stalls, at whatever point, costs the
 // time that it was given, and says nothing about the power.
 func TestB03NeverAnswers(t *testing.T) {
+	t.Parallel()
 	for name, stall := range map[string]func(*redfishsim.BMC){
 		"after accept":         func(b *redfishsim.BMC) { b.SetMode(func(m *redfishsim.Mode) { m.Mute = true }) },
 		"after TLS":            func(b *redfishsim.BMC) { b.SetFault(redfishsim.Anywhere, redfishsim.StallHeader()) },
@@ -270,6 +271,7 @@ func TestB08Slots(t *testing.T) {
 // TestB08NoSlot: a login that finds no slot three times is repeated while there is time, and told as
 // busy when there is none: by 503 or by 400, as BMCs do.
 func TestB08NoSlot(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{503, 400} {
 		t.Run(http.StatusText(status), func(t *testing.T) {
 			t.Parallel()
@@ -283,7 +285,7 @@ func TestB08NoSlot(t *testing.T) {
 			if err := a.Off(within(t, 5*time.Second), ""); err != nil {
 				t.Error(err)
 			}
-			_, err := open(t, o).Status(within(t, 300*time.Millisecond), "")
+			_, err := open(t, o).Status(within(t, time.Second), "")
 			if !errors.Is(err, ErrSessionLimit) || agents.TroubleOf(err) != agents.Busy {
 				t.Errorf("told as %q: %v", agents.TroubleOf(err), err)
 			}

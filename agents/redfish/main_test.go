@@ -2,6 +2,7 @@ package redfish
 
 import (
 	"context"
+	"flag"
 	"log/slog"
 	"testing"
 	"time"
@@ -12,7 +13,11 @@ import (
 	"github.com/hamgr/hamgr/agents/redfish/redfishsim"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "16") // the tests that are parallel wait for most of their time
+	goleak.VerifyTestMain(m)
+}
 
 const (
 	testUser   = "fencer"

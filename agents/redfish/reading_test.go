@@ -165,6 +165,7 @@ func TestSameHostRedirect(t *testing.T) {
 
 // TestBusyRead: a busy BMC is asked again for as long as the context allows, and no longer.
 func TestBusyRead(t *testing.T) {
+	t.Parallel()
 	bmc := startBMC(t, nil)
 	a := open(t, options(bmc))
 	bmc.SetFault(redfishsim.AtSystem, redfishsim.Times(3, redfishsim.RetryAfter("0")))

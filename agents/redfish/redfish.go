@@ -97,7 +97,11 @@ func (a *agent) Identity(ctx context.Context, plug string) (agents.Identity, err
 	if s.chassis {
 		return agents.Identity{}, nil
 	}
-	return agents.Identity{UUID: knownUUID(s.uuid), Serial: s.serial}, nil
+	id := agents.Identity{UUID: knownUUID(s.uuid), Serial: s.serial}
+	if id.UUID == "" && s.uuid != "" {
+		a.log.InfoContext(ctx, "the BMC's UUID is one that nobody set, or none; it identifies no machine", "plug", plug, "uuid", word(s.uuid))
+	}
+	return id, nil
 }
 
 // fail names what was being done and to whom, and lets an ended context win over

@@ -25,7 +25,7 @@ var (
 )
 
 // actionInfoPatience is what the ActionInfo document may cost; a shot does not fail for want of it.
-const actionInfoPatience = 2 * time.Second
+const actionInfoPatience = time.Second
 
 // reset sends the command to the target that the system's document names.
 func (a *agent) reset(ctx context.Context, plug string, c choice) error {

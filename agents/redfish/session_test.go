@@ -99,6 +99,7 @@ func TestLogoutTells(t *testing.T) {
 // TestSessionLimit: full slots are told apart from a wrong password, waited for a while, and
 // taken when one comes free (B08).
 func TestSessionLimit(t *testing.T) {
+	t.Parallel()
 	bmc := startBMC(t, func(c *redfishsim.Config) { c.Mode.SessionLimit = 4 })
 	bmc.FillSessions(4)
 	o := options(bmc)
@@ -228,6 +229,7 @@ const slack = 250 * time.Millisecond
 // TestObeysContext: wherever a BMC stalls, every call ends with its context.
 // (gofish trap 2: no timeout by default, and the context belongs to the client.)
 func TestObeysContext(t *testing.T) {
+	t.Parallel()
 	places := map[string]func(*redfishsim.BMC){
 		"before TLS": func(b *redfishsim.BMC) { b.SetMode(func(m *redfishsim.Mode) { m.Mute = true }) },
 	}

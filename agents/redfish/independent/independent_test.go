@@ -3,7 +3,6 @@ package independent
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
@@ -11,9 +10,6 @@ import (
 	"github.com/hamgr/hamgr/agents/agenttest"
 	"github.com/hamgr/hamgr/agents/redfish"
 )
-
-// exit ends the test program; a variable only because goleak wants it last.
-var exit = os.Exit
 
 func within(t testing.TB, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), d)

@@ -32,9 +32,10 @@ import (
 	"github.com/hamgr/hamgr/agents/redfish"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) { http.DefaultClient.CloseIdleConnections(); exit(code) }))
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// direct is how the mock itself is asked: no connection stays open.
+var direct = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
 
 const (
 	user     = "admin"
@@ -172,7 +173,7 @@ func (m *mock) request(method, path, body string) (doc map[string]any) {
 		m.t.Fatal(err)
 	}
 	req.SetBasicAuth(user, password)
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := direct.Do(req)
 	if err != nil {
 		m.t.Fatal(err)
 	}
