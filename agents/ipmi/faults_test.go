@@ -204,7 +204,6 @@ func TestRestart(t *testing.T) {
 // TestCancel: whatever is being waited for, the end of the context ends the call; and Close does
 // not take longer than it may.
 func TestCancel(t *testing.T) {
-	t.Parallel()
 	slack := 50 * time.Millisecond
 	if raceEnabled {
 		slack *= 3

@@ -20,9 +20,6 @@ import (
 	"github.com/hamgr/hamgr/agents/ipmi/ipmipeer"
 )
 
-// inSession: a datagram of an established session.
-func inSession(b []byte) bool { return len(b) > headerLength && b[5] == 0xc0 }
-
 // lies are answers "off" for each sequence number that a question may have, made into
 // datagrams by dress.
 func lies(dress func(message []byte) []byte) (all [][]byte) {

@@ -31,6 +31,18 @@ func off(q question) []byte {
 	return protocol.BuildIPMIResponse(uint8(q.command.NetFn), q.command.ID, q.sequence, 0, []byte{0, 0, 0})
 }
 
+// signTrailer signs the right answer with a trailer of its own, whose pad has 2 bytes.
+func signTrailer(t testing.TB, k *keys, pad, next byte) []byte {
+	t.Helper()
+	b := seal(t, k, ourSession, 10, off(status))
+	b = append(b[:headerLength+int(b[14])], 0xff, 0xff, pad, next)
+	code, err := k.sign(b[4:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(b, code...)
+}
+
 // sealRaw signs and encrypts a plain text as it is: whole blocks, with its own pad or none.
 func sealRaw(t testing.TB, k *keys, sequence uint32, plain []byte) []byte {
 	t.Helper()
@@ -85,43 +97,45 @@ func forgeries(t testing.TB, k, other *keys) map[string]struct {
 		datagram []byte
 		why      error
 	}{
-		"empty":                  {nil, errShort},
-		"IPMI 1.5":               {ipmi15, errVersion},
-		"IPMI 1.5, padded":       {append(ipmi15, make([]byte, 16)...), errVersion},
-		"ASF":                    {changed(func(b []byte) []byte { b[3] = 6; return b }), errNotRMCP},
-		"RMCP ACK":               {changed(func(b []byte) []byte { b[3] |= 0x80; return b }), errNotRMCP},
-		"unauthenticated":        {protocol.BuildRMCPPlusPacket(kindIPMI, 0, 0, 0, off(status)), errOpen},
-		"unauthenticated, ours":  {protocol.BuildRMCPPlusPacket(kindIPMI, 0, ourSession, 10, off(status)), errOpen},
-		"signed, not encrypted":  {signRaw(t, k, kindIPMI|flagAuthenticated, ourSession, 10, off(status)), errOpen},
-		"encrypted, not signed":  {changed(func(b []byte) []byte { b[5] &^= flagAuthenticated; return b }), errOpen},
-		"another payload type":   {signRaw(t, k, 1|flagAuthenticated|flagEncrypted, ourSession, 10, right()[16:48]), errOpen},
-		"RAKP 4 again":           {protocol.BuildRMCPPlusPacket(kindRAKP4, 0, 0, 0, make([]byte, 24)), errOpen},
-		"the BMC's session":      {seal(t, k, 0x55667788, 10, off(status)), errSession},
-		"no session":             {seal(t, k, 0, 10, off(status)), errSession},
-		"another session's keys": {seal(t, other, ourSession, 10, off(status)), errAuthCode},
-		"no signature":           {changed(func(b []byte) []byte { return b[:len(b)-12] }), errTrailer},
-		"half a signature":       {changed(func(b []byte) []byte { return b[:len(b)-4] }), nil},
-		"zeros as signature":     {changed(func(b []byte) []byte { clear(b[len(b)-12:]); return b }), errAuthCode},
-		"no trailer":             {changed(func(b []byte) []byte { return b[:16+int(b[14])] }), errTrailer},
-		"longer than it says":    {changed(func(b []byte) []byte { return append(b, 0) }), nil},
-		"shorter than it says":   {changed(func(b []byte) []byte { b[15] = 1; return b }), errLength},
-		"seen already":           {seal(t, k, ourSession, 9, off(status)), errOld},
-		"older":                  {seal(t, k, ourSession, 3, off(status)), errOld},
-		"sequence number 0":      {seal(t, k, ourSession, 0, off(status)), errOld},
-		"far behind":             {seal(t, k, ourSession, 1<<31+10, off(status)), errOld},
-		"nothing encrypted":      {signRaw(t, k, 0xc0, ourSession, 10, nil), errCipher},
-		"no block":               {signRaw(t, k, 0xc0, ourSession, 10, make([]byte, 16)), errCipher},
-		"half a block":           {signRaw(t, k, 0xc0, ourSession, 10, make([]byte, 40)), errCipher},
-		"pad beyond the message": {sealRaw(t, k, 10, long), errCipher},
-		"wrong pad":              {sealRaw(t, k, 10, wrong), errCipher},
-		"empty message":          {seal(t, k, ourSession, 10, nil), errMessage},
-		"short message":          {seal(t, k, ourSession, 10, off(status)[:7]), errMessage},
-		"wrong checksum":         {seal(t, k, ourSession, 10, badSum), errMessage},
-		"wrong first checksum":   {seal(t, k, ourSession, 10, badSum1), errMessage},
-		"another command":        {seal(t, k, ourSession, 10, off(question{types.CommandChassisControl, 5})), errQuestion},
-		"another function":       {seal(t, k, ourSession, 10, off(question{types.CommandGetDeviceID, 5})), errQuestion},
-		"an earlier question":    {seal(t, k, ourSession, 10, off(question{types.CommandGetChassisStatus, 4})), errQuestion},
-		"a request":              {seal(t, k, ourSession, 10, request()), errQuestion},
+		"empty":                   {nil, errShort},
+		"IPMI 1.5":                {ipmi15, errVersion},
+		"IPMI 1.5, padded":        {append(ipmi15, make([]byte, 16)...), errVersion},
+		"ASF":                     {changed(func(b []byte) []byte { b[3] = 6; return b }), errNotRMCP},
+		"RMCP ACK":                {changed(func(b []byte) []byte { b[3] |= 0x80; return b }), errNotRMCP},
+		"unauthenticated":         {protocol.BuildRMCPPlusPacket(kindIPMI, 0, 0, 0, off(status)), errOpen},
+		"unauthenticated, ours":   {protocol.BuildRMCPPlusPacket(kindIPMI, 0, ourSession, 10, off(status)), errOpen},
+		"signed, not encrypted":   {signRaw(t, k, kindIPMI|flagAuthenticated, ourSession, 10, off(status)), errOpen},
+		"encrypted, not signed":   {changed(func(b []byte) []byte { b[5] &^= flagAuthenticated; return b }), errOpen},
+		"another payload type":    {signRaw(t, k, 1|flagAuthenticated|flagEncrypted, ourSession, 10, right()[16:48]), errOpen},
+		"RAKP 4 again":            {protocol.BuildRMCPPlusPacket(kindRAKP4, 0, 0, 0, make([]byte, 24)), errOpen},
+		"the BMC's session":       {seal(t, k, 0x55667788, 10, off(status)), errSession},
+		"no session":              {seal(t, k, 0, 10, off(status)), errSession},
+		"another session's keys":  {seal(t, other, ourSession, 10, off(status)), errAuthCode},
+		"no signature":            {changed(func(b []byte) []byte { return b[:len(b)-12] }), errTrailer},
+		"half a signature":        {changed(func(b []byte) []byte { return b[:len(b)-4] }), nil},
+		"zeros as signature":      {changed(func(b []byte) []byte { clear(b[len(b)-12:]); return b }), errAuthCode},
+		"no trailer":              {changed(func(b []byte) []byte { return b[:16+int(b[14])] }), errTrailer},
+		"signed wrong pad length": {signTrailer(t, k, 1, nextHeader), errTrailer},
+		"signed next header":      {signTrailer(t, k, 2, 0), errTrailer},
+		"longer than it says":     {changed(func(b []byte) []byte { return append(b, 0) }), nil},
+		"shorter than it says":    {changed(func(b []byte) []byte { b[15] = 1; return b }), errLength},
+		"seen already":            {seal(t, k, ourSession, 9, off(status)), errOld},
+		"older":                   {seal(t, k, ourSession, 3, off(status)), errOld},
+		"sequence number 0":       {seal(t, k, ourSession, 0, off(status)), errOld},
+		"far behind":              {seal(t, k, ourSession, 1<<31+10, off(status)), errOld},
+		"nothing encrypted":       {signRaw(t, k, 0xc0, ourSession, 10, nil), errCipher},
+		"no block":                {signRaw(t, k, 0xc0, ourSession, 10, make([]byte, 16)), errCipher},
+		"half a block":            {signRaw(t, k, 0xc0, ourSession, 10, make([]byte, 40)), errCipher},
+		"pad beyond the message":  {sealRaw(t, k, 10, long), errCipher},
+		"wrong pad":               {sealRaw(t, k, 10, wrong), errCipher},
+		"empty message":           {seal(t, k, ourSession, 10, nil), errMessage},
+		"short message":           {seal(t, k, ourSession, 10, off(status)[:7]), errMessage},
+		"wrong checksum":          {seal(t, k, ourSession, 10, badSum), errMessage},
+		"wrong first checksum":    {seal(t, k, ourSession, 10, badSum1), errMessage},
+		"another command":         {seal(t, k, ourSession, 10, off(question{types.CommandChassisControl, 5})), errQuestion},
+		"another function":        {seal(t, k, ourSession, 10, off(question{types.CommandGetDeviceID, 5})), errQuestion},
+		"an earlier question":     {seal(t, k, ourSession, 10, off(question{types.CommandGetChassisStatus, 4})), errQuestion},
+		"a request":               {seal(t, k, ourSession, 10, request()), errQuestion},
 	}
 }
 

@@ -5,6 +5,7 @@ package registry
 import (
 	"github.com/hamgr/hamgr/agents"
 	"github.com/hamgr/hamgr/agents/exec"
+	"github.com/hamgr/hamgr/agents/ipmi"
 	"github.com/hamgr/hamgr/agents/redfish"
 	"github.com/hamgr/hamgr/agents/snmp"
 )
@@ -13,6 +14,7 @@ import (
 func Default() agents.Registry {
 	return agents.NewRegistry(
 		exec.Kind(),
+		ipmi.Kind(),
 		redfish.Kind(),
 		snmp.Kind(),
 	)
