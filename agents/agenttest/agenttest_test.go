@@ -40,6 +40,26 @@ func (h *honest) Check(ctx context.Context, plug string) error {
 	return err
 }
 
+// gone is what an honest agent says of an address where nothing is, or where nothing answers.
+type gone struct{ silent bool }
+
+func (g gone) call(ctx context.Context) error {
+	if g.silent {
+		<-ctx.Done()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return agents.ErrUnreachable
+}
+
+func (g gone) Status(ctx context.Context, _ string) (agents.Reading, error) {
+	return agents.Reading{}, g.call(ctx)
+}
+func (g gone) Off(ctx context.Context, _ string) error { return g.call(ctx) }
+func (g gone) On(ctx context.Context, _ string) error  { return g.call(ctx) }
+func (gone) Close(context.Context) error               { return nil }
+
 // agent is all that an agent can be.
 type agent interface {
 	agents.Agent
@@ -50,7 +70,7 @@ type agent interface {
 // peerOf makes a device in memory, driven by what bend makes of an honest agent.
 func peerOf(bend func(*honest) agent) *Peer {
 	d := fake.New("1")
-	d.Behave(fake.Behavior{Answer: time.Millisecond})
+	d.Behave(fake.Behavior{Answer: 4 * time.Millisecond}) // timers are no finer than a millisecond
 	open := func(change func(*fake.Behavior)) func(*slog.Logger) (agents.Agent, error) {
 		return func(log *slog.Logger) (agents.Agent, error) {
 			b := d.Behavior()
@@ -67,6 +87,9 @@ func peerOf(bend func(*honest) agent) *Peer {
 		return func() { b := d.Behavior(); change(&b); d.Behave(b) }
 	}
 	all := []string{"status", "off", "on", "close"}
+	nobody := func(g gone) *Device {
+		return &Device{Plug: "1", Open: func(log *slog.Logger) (agents.Agent, error) { return bend(&honest{g, d, log}), nil }}
+	}
 	right := open(func(b *fake.Behavior) { b.Login = false })
 	return &Peer{
 		Device: Device{Plug: "1", Open: right}, Secrets: []string{secret}, Identity: &identities,
@@ -82,6 +105,8 @@ func peerOf(bend func(*honest) agent) *Peer {
 		},
 		Sessions:      func() int { return d.Handles() },
 		WrongPassword: &Device{Plug: "1", Open: open(func(b *fake.Behavior) { b.Login = true })},
+		Unreachable:   nobody(gone{}),
+		Stalled:       nobody(gone{silent: true}),
 		WrongPlug:     &Device{Plug: "2", Open: right},
 		Stuck:         behave(func(b *fake.Behavior) { b.Command = "ignore" }),
 		Fails:         behave(func(b *fake.Behavior) { b.Command = "error" }),
@@ -93,7 +118,7 @@ func peerOf(bend func(*honest) agent) *Peer {
 		Freeze: behave(func(b *fake.Behavior) { b.Stall = all }),
 		Thaw:   func() { behave(func(b *fake.Behavior) { b.Stall = nil })(); d.Release() },
 		Cannot: map[string]string{
-			"Unreachable": "memory is always there", "Stalled": "as frozen", "Restart": "memory does not restart",
+			"Restart": "memory does not restart",
 		},
 		Patience: 300 * time.Millisecond,
 	}

@@ -123,6 +123,30 @@ var mutants = map[string]struct {
 			return err
 		}}
 	}, "obeyed with an error"},
+	"believes its command for a while": {func(h *honest) agent {
+		var told time.Time
+		return bent{honest: h, off: func(ctx context.Context, plug string) error {
+			told = time.Now()
+			return h.Off(ctx, plug)
+		}, status: func(ctx context.Context, plug string) (agents.Reading, error) {
+			r, err := h.Status(ctx, plug)
+			if err == nil && time.Since(told) < 20*time.Millisecond {
+				r.State = agents.Off
+			}
+			return r, err
+		}}
+	}, "obeyed late"},
+	"says nothing of an error": {func(h *honest) agent {
+		return bent{honest: h, off: func(ctx context.Context, plug string) error { h.Off(ctx, plug); return ctx.Err() }}
+	}, "obeyed with an error"},
+	"calls the dead a stranger": {func(h *honest) agent {
+		return bent{honest: h, on: func(ctx context.Context, plug string) error {
+			if err := h.On(ctx, plug); err != nil {
+				return fmt.Errorf("%w: %v", agents.ErrProtocol, err)
+			}
+			return nil
+		}}
+	}, "unreachable"},
 	"never switches off": {func(h *honest) agent {
 		return bent{honest: h, off: func(ctx context.Context, plug string) error { return h.Check(ctx, plug) }}
 	}, "off and on"},
@@ -159,6 +183,30 @@ var mutants = map[string]struct {
 			return ctx.Err()
 		}}
 	}, "a frozen peer"},
+	"does not hear a cancel once it is connected": {func(h *honest) agent {
+		connected := false
+		return bent{honest: h, status: func(ctx context.Context, plug string) (agents.Reading, error) {
+			if !connected {
+				r, err := h.Status(ctx, plug)
+				connected = err == nil
+				return r, err
+			}
+			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
+			defer cancel()
+			return h.Status(hard, plug)
+		}}
+	}, "a peer that freezes within a session"},
+	"waits for the silent": {func(h *honest) agent {
+		return bent{honest: h, identity: func(ctx context.Context, plug string) (agents.Identity, error) {
+			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
+			defer cancel()
+			return h.Identity(hard, plug)
+		}}
+	}, "a peer that never answers"},
+	"connects when it is opened": {func(h *honest) agent {
+		time.Sleep(250 * time.Millisecond)
+		return h
+	}, "open touches nothing"},
 	"close does not hear a cancel": {func(h *honest) agent {
 		return bent{honest: h, close: func(ctx context.Context) error {
 			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
@@ -229,6 +277,28 @@ var mutants = map[string]struct {
 			return h.Close(ctx)
 		}}
 	}, "cancelled at random"},
+	"keeps its session": {func(h *honest) agent {
+		used := false
+		return bent{honest: h, off: func(ctx context.Context, plug string) error { used = true; return h.Off(ctx, plug) },
+			close: func(ctx context.Context) error {
+				if used {
+					return nil
+				}
+				return h.Close(ctx)
+			}}
+	}, "sessions end with the handle"},
+	"keeps its session when it was cancelled": {func(h *honest) agent {
+		cancelled := false
+		return bent{honest: h, status: func(ctx context.Context, plug string) (agents.Reading, error) {
+			cancelled = cancelled || ctx.Err() != nil
+			return h.Status(ctx, plug)
+		}, close: func(ctx context.Context) error {
+			if cancelled {
+				return nil
+			}
+			return h.Close(ctx)
+		}}
+	}, "close after errors and cancels"},
 	"leaves goroutines behind": {func(h *honest) agent {
 		return bent{honest: h, status: func(ctx context.Context, plug string) (agents.Reading, error) {
 			go time.Sleep(500 * time.Millisecond)
