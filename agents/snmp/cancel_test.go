@@ -25,7 +25,7 @@ func TestCancelAnywhere(t *testing.T) {
 			points := 0
 			for ; points < 20; points++ {
 				l := startLiar(t, nil)
-				l.stallAt = points + 1
+				l.stall(points + 1)
 				o := with2c(l.address(), "private")
 				if version == version3 {
 					o = with3(l.address(), snmppeer.Fencer)
@@ -50,9 +50,7 @@ func TestCancelAnywhere(t *testing.T) {
 					if !errors.Is(err, context.Canceled) {
 						t.Errorf("version %s, %s, datagram %d: %v", version, name, points+1, err)
 					}
-					l.mu.Lock()
-					l.stallAt = 0
-					l.mu.Unlock()
+					l.stall(0)
 					if err := call(a, within(t, 3*time.Second)); err != nil {
 						t.Errorf("version %s, %s, datagram %d: the call after it: %v", version, name, points+1, err)
 					}

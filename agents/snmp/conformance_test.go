@@ -57,6 +57,7 @@ func conform(t *testing.T, options func(address string) *Options) {
 		if o := options(""); o.Version == version3 {
 			wrong := snmppeer.Fencer
 			wrong.AuthPassword = "not the password"
+			peer.Operations = 1000
 			peer.WrongPassword = &agenttest.Device{Plug: "1.1.3", Open: func(log *slog.Logger) (agents.Agent, error) {
 				return with3(p.Address(), wrong).Open(log)
 			}}

@@ -65,6 +65,13 @@ func (l *liar) setTamper(f func(request, answer *gosnmp.SnmpPacket) [][]byte) {
 	l.tamper = f
 }
 
+// stall stops answering from the n-th datagram on; 0 goes on.
+func (l *liar) stall(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stallAt = n
+}
+
 func (l *liar) setCount() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,7 +3,6 @@ package snmp
 import (
 	"context"
 	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -96,18 +95,17 @@ func stranger(p *gosnmp.SnmpPacket) *gosnmp.SnmpPacket {
 // TestOtherAddress: what comes from another address is not taken for the device's.
 func TestOtherAddress(t *testing.T) {
 	other := listen(t)
-	var to net.Addr
 	l := startLiar(t, nil)
-	l.setTamper(func(_, a *gosnmp.SnmpPacket) [][]byte {
-		other.WriteTo(encode(off(a))[0], to)
-		return encode(a)
-	})
 	a := open(t, with2c(l.address(), "private"))
 	s, err := a.open(within(t, time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
-	to = s.guard.LocalAddr()
+	to := s.guard.LocalAddr()
+	l.setTamper(func(_, a *gosnmp.SnmpPacket) [][]byte {
+		other.WriteTo(encode(off(a))[0], to)
+		return encode(a)
+	})
 	for range 20 {
 		wantState(t, a, "3", agents.On)
 	}

@@ -79,7 +79,8 @@ func TestLoss(t *testing.T) {
 		loss        float64
 		fences      int
 		mustSucceed float64
-	}{{0.1, 200, 0.99}, {0.3, 48, 0}} {
+		budget      time.Duration
+	}{{0.1, 200, 0.99, 10 * time.Second}, {0.3, 48, 0, 6 * time.Second}} {
 		t.Run(fmt.Sprint(c.loss), func(t *testing.T) {
 			t.Parallel()
 			const at = 48
@@ -92,7 +93,7 @@ func TestLoss(t *testing.T) {
 				address := relay(t, p.Address(), c.loss)
 				wait.Go(func() {
 					for version := range work {
-						if err := fenceOnce(p, &mu, n+1, address, version); err != nil {
+						if err := fenceOnce(p, &mu, n+1, address, version, c.budget); err != nil {
 							t.Log(err)
 							failed.Add(1)
 						} else {
@@ -115,7 +116,7 @@ func TestLoss(t *testing.T) {
 }
 
 // fenceOnce does what the engine does: it reads, orders off, and reads until off.
-func fenceOnce(p *snmppeer.PDU, mu *sync.Mutex, n int, address string, version int) error {
+func fenceOnce(p *snmppeer.PDU, mu *sync.Mutex, n int, address string, version int, budget time.Duration) error {
 	truth := func() string {
 		mu.Lock()
 		defer mu.Unlock()
@@ -135,7 +136,7 @@ func fenceOnce(p *snmppeer.PDU, mu *sync.Mutex, n int, address string, version i
 		return err
 	}
 	defer h.Close(context.Background())
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), budget)
 	defer cancel()
 	plug := fmt.Sprintf("1.1.%d=outlet%d", n, n)
 	for ctx.Err() == nil {

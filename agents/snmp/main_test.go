@@ -3,6 +3,7 @@ package snmp
 import (
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"strings"
 	"testing"
@@ -14,7 +15,11 @@ import (
 	"github.com/hamgr/hamgr/agents/snmp/snmppeer"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	flag.Set("test.parallel", "12") // the tests wait for devices, and use little of a processor
+	goleak.VerifyTestMain(m)
+}
 
 // odd holds what shells, configuration files and printf trip over.
 const odd = `p"a's$s%s#w\o;r d:` + "`é漢!"
