@@ -1,6 +1,7 @@
 package main
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -43,6 +44,30 @@ func TestRehearseAsks(t *testing.T) {
 		}
 		if !strings.Contains(talk, "it will be switched off and on again 1 time, by level 1 (gamma-bmc). Cut its power? [y/N] ") {
 			t.Errorf("asked: %q", talk)
+		}
+	}
+}
+
+// Without a cluster, power is cut only after a clear yes, too.
+func TestDirectAsks(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hamgr.toml")
+	bmc, password, err := bmcOf(file, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bmc.Stop()
+	t.Setenv("BMC_PASSWORD", password)
+	for answer, want := range map[string]int{"n\n": exitFailed, "": exitFailed, "gamma\n": exitFailed, "y\n": exitDone} {
+		for _, action := range []string{"off", "reboot"} {
+			before := len(bmc.Resets())
+			status, _, talk := ask(t, "noquorum", answer, "fence", action, "gamma", "--direct", "--config", file)
+			if cut := len(bmc.Resets()) > before; status != want || answer != "y\n" && cut {
+				t.Errorf("answer %q: status %d, want %d; power was cut: %v", answer, status, want, cut)
+			}
+			warned, asked := strings.Index(talk, "WARNING: --direct"), strings.Index(talk, "gamma is fenced by gamma-bmc; cut its power without the cluster? [y/N] ")
+			if warned < 0 || asked < warned {
+				t.Errorf("asked: %q", talk)
+			}
 		}
 	}
 }

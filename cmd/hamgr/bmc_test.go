@@ -20,8 +20,14 @@ func startBMC(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: bmc FILE [lies|stays-off|locked]")
 	}
-	kind := append(args, "")[1]
-	password := "secret"
+	bmc, password, err := bmcOf(ts.MkAbs(args[0]), append(args, "")[1])
+	ts.Check(err)
+	ts.Defer(bmc.Stop)
+	ts.Setenv("BMC_PASSWORD", password)
+}
+
+func bmcOf(file, kind string) (bmc *redfishsim.BMC, password string, err error) {
+	password = "secret"
 	config := redfishsim.Config{Username: "fencer", Password: password, Power: redfishsim.NewSwitch(true)}
 	switch kind {
 	case "lies":
@@ -31,10 +37,9 @@ func startBMC(ts *testscript.TestScript, neg bool, args []string) {
 	case "locked":
 		password = "wrong"
 	}
-	bmc, err := redfishsim.Start(config)
-	ts.Check(err)
-	ts.Defer(bmc.Stop)
-	ts.Setenv("BMC_PASSWORD", password)
+	if bmc, err = redfishsim.Start(config); err != nil {
+		return nil, "", err
+	}
 	text := fmt.Sprintf(`[cluster]
 name = "web"
 key_file = "/etc/hamgr/cluster.key"
@@ -58,5 +63,5 @@ password_env = "BMC_PASSWORD"
 pin_sha256 = %q
 timeout = "2s"
 `, bmc.URL(), bmc.CertPin())
-	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o600))
+	return bmc, password, os.WriteFile(file, []byte(text), 0o600)
 }

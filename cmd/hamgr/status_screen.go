@@ -124,7 +124,8 @@ func nodeNote(n api.NodeStatus) string {
 		notes = append(notes, "standby")
 	}
 	if n.Quarantine != "" {
-		notes = append(notes, n.Quarantine)
+		short, _, _ := strings.Cut(n.Quarantine, ",") // the problems tell the reason and the way out
+		notes = append(notes, short)
 	}
 	return strings.Join(append(notes, troubles(n.Fencing.Health)...), "; ")
 }

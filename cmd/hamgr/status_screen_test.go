@@ -83,6 +83,7 @@ func midFailover() api.Status {
 	s.Failures = []api.Failure{{Group: "wiki", Resource: "httpd", Node: "beta", Reason: "exit status 1", Count: 2, At: noon}}
 	s.Problems = []api.Problem{
 		{Severity: api.SeverityAlarm, Text: "gamma cannot be fenced: every level failed, 3 attempts; db stays down", Cure: "hamgr fence status gamma, then mend gamma-bmc"},
+		{Severity: api.SeverityWarning, Text: "beta is " + beta.Quarantine, Cure: "hamgr fence on beta ends it"},
 		{Severity: api.SeverityWarning, Text: "no further failure is tolerated"},
 	}
 	s.Dropped = map[string]uint64{"bad seal": 3, "replay": 1, "stale": 0}
