@@ -95,7 +95,7 @@ func (a *agent) run(ctx context.Context, p program, action, plug string) (result
 	if err != nil {
 		return result{}, err
 	}
-	a.log.Debug("fence agent ended", "op", action, "plug", plug, "ending", r.ending, "stderr", a.censor.say(r.stderr))
+	a.log.Debug("fence agent ended", "action", action, "plug", plug, "ending", r.ending, "stderr", a.censor.say(r.stderr))
 	return r, nil
 }
 

@@ -131,19 +131,19 @@ func input(ctx context.Context, m *metadata, settings []setting, action, plug st
 		if strings.ContainsAny(s.value, "\n\r\x00") {
 			return nil, fmt.Errorf("the value of %s cannot be given to it: it holds a line end", s.name)
 		}
-		b.WriteString(s.name + "=" + guarded(s.value) + "\n")
+		b.WriteString(s.name + "=" + quoted(s.value) + "\n")
 	}
 	return b.Bytes(), nil
 }
 
-// guarded protects a value from the agents' reader, which strips blanks from the end of a line, and
+// quoted protects a value from the agents' reader, which strips blanks from the end of a line, and
 // then one pair of quotes from the value (_parse_input_stdin of fencing.py). All other values go as they are,
 // because agents that are not written in Python may have other readers.
-func guarded(value string) string {
+func quoted(value string) string {
 	last, _ := utf8.DecodeLastRuneInString(value)
 	stripped := value != "" && (unicode.IsSpace(last) || last < ' ')
-	quoted := len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'
-	if stripped || quoted {
+	inQuotes := len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"'
+	if stripped || inQuotes {
 		return `"` + value + `"`
 	}
 	return value

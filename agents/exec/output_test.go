@@ -112,7 +112,7 @@ func TestPasswordPrinted(t *testing.T) {
 			if r.State != agents.Unknown && body[0] != 'p' {
 				t.Errorf("%v", r)
 			}
-			if !strings.Contains(s.read("stdin"), "password="+guarded(secret)+"\n") {
+			if !strings.Contains(s.read("stdin"), "password="+quoted(secret)+"\n") {
 				t.Errorf("%q did not arrive: %q", secret, s.read("stdin"))
 			}
 		}

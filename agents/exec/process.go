@@ -108,9 +108,10 @@ func (p *process) start(cmd *osexec.Cmd) error {
 	if killed {
 		return context.Canceled
 	}
-	if err := cmd.Start(); err != nil {
+	if err := ordinarily(cmd.Start); err != nil {
 		return startError(err)
 	}
+	unprotect(cmd.Process.Pid)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.group = cmd.Process.Pid

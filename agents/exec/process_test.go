@@ -160,6 +160,7 @@ func TestCannotStart(t *testing.T) {
 		"missing":             {"", 0, "no such program"},
 		"not executable":      {"#!/bin/sh\n", 0o600, "no such program"},
 		"interpreter missing": {"#!/no/such/interpreter\n", 0o755, "interpreter, is not installed"},
+		"all can write it":    {"#!/bin/sh\n", 0o757, "all users can write it (mode 0757)"},
 		"not a program":       {"\x00\x01", 0o755, "cannot be started"},
 	} {
 		o := s.options()

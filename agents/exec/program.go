@@ -40,16 +40,25 @@ func checkCommand(command string) (msg, cure string) {
 func findProgram(command string) (string, error) {
 	if filepath.IsAbs(command) {
 		if runnable(command) {
-			return command, nil
+			return command, guarded(command)
 		}
 		return "", fmt.Errorf("%w: there is no such program", agents.ErrUnfit)
 	}
 	for _, dir := range searched {
 		if path := filepath.Join(dir, command); runnable(path) {
-			return path, nil
+			return path, guarded(path)
 		}
 	}
 	return "", fmt.Errorf("%w: it is not installed in %s", agents.ErrUnfit, strings.Join(searched, ", "))
+}
+
+// guarded refuses a program that anybody could replace: it would run with the daemon's rights.
+func guarded(path string) error {
+	info, err := os.Stat(path)
+	if err == nil && info.Mode()&0o002 != 0 {
+		return fmt.Errorf("%w: all users can write it (mode %04o)", agents.ErrUnfit, info.Mode().Perm())
+	}
+	return err
 }
 
 func runnable(path string) bool {
