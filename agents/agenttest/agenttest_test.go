@@ -120,7 +120,7 @@ func peerOf(bend func(*honest) agent) *Peer {
 		Cannot: map[string]string{
 			"Restart": "memory does not restart",
 		},
-		Patience: 300 * time.Millisecond,
+		Patience: 300 * time.Millisecond, Operations: 80,
 	}
 }
 

@@ -62,6 +62,12 @@ func (b bent) Close(ctx context.Context) error {
 	return b.honest.Close(ctx)
 }
 
+// tooLong is what the deaf ones take.
+var tooLong = limit + slack() + 40*time.Millisecond
+
+// testsEnd ends what is left behind.
+var testsEnd = make(chan struct{})
+
 // mutants are agents that break one rule each, with a check that must notice.
 var mutants = map[string]struct {
 	bend    func(*honest) agent
@@ -175,7 +181,7 @@ var mutants = map[string]struct {
 	}, "identity"},
 	"does not hear a cancel": {func(h *honest) agent {
 		return bent{honest: h, off: func(ctx context.Context, plug string) error {
-			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
+			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), tooLong)
 			defer cancel()
 			if err := h.Off(hard, plug); err != nil || ctx.Err() == nil {
 				return err
@@ -191,25 +197,25 @@ var mutants = map[string]struct {
 				connected = err == nil
 				return r, err
 			}
-			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
+			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), tooLong)
 			defer cancel()
 			return h.Status(hard, plug)
 		}}
 	}, "a peer that freezes within a session"},
 	"waits for the silent": {func(h *honest) agent {
 		return bent{honest: h, identity: func(ctx context.Context, plug string) (agents.Identity, error) {
-			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
+			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), tooLong)
 			defer cancel()
 			return h.Identity(hard, plug)
 		}}
 	}, "a peer that never answers"},
 	"connects when it is opened": {func(h *honest) agent {
-		time.Sleep(250 * time.Millisecond)
+		time.Sleep(tooLong)
 		return h
 	}, "open touches nothing"},
 	"close does not hear a cancel": {func(h *honest) agent {
 		return bent{honest: h, close: func(ctx context.Context) error {
-			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), 300*time.Millisecond)
+			hard, cancel := context.WithTimeout(context.WithoutCancel(ctx), tooLong)
 			defer cancel()
 			return h.Close(hard)
 		}}
@@ -301,7 +307,7 @@ var mutants = map[string]struct {
 	}, "close after errors and cancels"},
 	"leaves goroutines behind": {func(h *honest) agent {
 		return bent{honest: h, status: func(ctx context.Context, plug string) (agents.Reading, error) {
-			go time.Sleep(500 * time.Millisecond)
+			go func() { <-testsEnd }()
 			return h.Status(ctx, plug)
 		}}
 	}, "cancelled at random"},
@@ -309,8 +315,12 @@ var mutants = map[string]struct {
 
 // TestMutants: each broken agent is found out by the check that is there for it.
 func TestMutants(t *testing.T) {
+	defer close(testsEnd)
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
+			if m.noticed != "cancelled at random" { // which counts goroutines
+				t.Parallel()
+			}
 			complaint := verdict(t, m.noticed, peerOf(m.bend))
 			if complaint == "" {
 				t.Errorf("not noticed by %q", m.noticed)
