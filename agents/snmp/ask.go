@@ -20,7 +20,7 @@ const (
 	// became of the SET, which is never sent again from here.
 	setWait = time.Second
 	// patience ends the asking when the context does not.
-	patience = 10 * time.Second
+	patience = 6 * time.Second
 	// broken is how often an answer may be unreadable.
 	broken = 3
 )

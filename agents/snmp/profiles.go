@@ -222,16 +222,6 @@ var profiles = []profile{
 		lone:   outlet{'P': 1},
 	},
 	{
-		name: "tripplite-padm", doc: "Tripp Lite with PowerAlert Device Manager (PADM)",
-		source: "FA",
-		detect: []string{enterprises + "850.1"},
-		status: enterprises + "850.10.2.3.5.1.2.1.N",
-		states: map[int]string{1: wordOff, 2: wordOn},
-		off:    command{enterprises + "850.10.2.3.5.1.4.1.N", 1},
-		on:     command{enterprises + "850.10.2.3.5.1.4.1.N", 2},
-		names:  enterprises + "850.10.2.3.5.1.5.1.N",
-	},
-	{
 		name: "tripplite-webcardlx", doc: "Tripp Lite with WEBCARDLX (PowerAlert LX)",
 		source: "FA, device",
 		detect: []string{enterprises + "850.1.1.1"},
@@ -240,6 +230,16 @@ var profiles = []profile{
 		off:    command{enterprises + "850.1.1.3.2.3.3.1.1.6.1.N", 1},
 		on:     command{enterprises + "850.1.1.3.2.3.3.1.1.6.1.N", 2},
 		names:  enterprises + "850.1.1.3.2.3.3.1.1.2.1.N",
+	},
+	{
+		name: "tripplite-padm", doc: "Tripp Lite with PowerAlert Device Manager (PADM)",
+		source: "FA",
+		detect: []string{enterprises + "850.1"},
+		status: enterprises + "850.10.2.3.5.1.2.1.N",
+		states: map[int]string{1: wordOff, 2: wordOn},
+		off:    command{enterprises + "850.10.2.3.5.1.4.1.N", 1},
+		on:     command{enterprises + "850.10.2.3.5.1.4.1.N", 2},
+		names:  enterprises + "850.10.2.3.5.1.5.1.N",
 	},
 	{
 		name: "ibm-ipdu", doc: "IBM iPDU",
