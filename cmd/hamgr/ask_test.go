@@ -4,6 +4,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hamgr/hamgr/cluster/api"
 )
 
 // A confirmation is taken only with the very name of the node.
@@ -68,6 +70,20 @@ func TestDirectAsks(t *testing.T) {
 			if warned < 0 || asked < warned {
 				t.Errorf("asked: %q", talk)
 			}
+		}
+	}
+}
+
+func TestOperationNoteSaysThingsOnce(t *testing.T) {
+	for want, o := range map[string]api.Operation{
+		"":                     {},
+		"word: cords pulled":   {Reason: "cords pulled", Proof: "word: cords pulled"},
+		"silent; read off":     {Reason: "silent", Proof: "read off"},
+		"WAITS: brake; silent": {Reason: "silent", Waits: "brake"},
+		"refused":              {Note: "refused", Error: "refused"},
+	} {
+		if got := operationNote(o); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -143,12 +143,19 @@ func or(s, otherwise string) string {
 	return s
 }
 
-// operationNote is all that was said about an operation.
+// operationNote is all that was said about an operation, each thing once: a proof may quote the reason.
 func operationNote(o api.Operation) string {
 	waits := o.Waits
 	if waits != "" {
 		waits = "WAITS: " + waits
 	}
-	notes := []string{waits, o.Reason, o.Proof, o.Note, o.Error}
-	return strings.Join(slices.DeleteFunc(notes, func(s string) bool { return s == "" }), "; ")
+	said := []string{waits, o.Reason, o.Proof, o.Note, o.Error}
+	var notes []string
+	for i, text := range said {
+		again := func(other string) bool { return strings.Contains(other, text) }
+		if text != "" && !slices.ContainsFunc(said[i+1:], again) {
+			notes = append(notes, text)
+		}
+	}
+	return strings.Join(notes, "; ")
 }

@@ -27,7 +27,7 @@ type rehearsedLevel struct {
 	Op          uint64            `json:"op,omitempty"`
 	Proof       string            `json:"proof,omitempty"`
 	TookMS      int64             `json:"took_ms"`
-	BackAfterMS int64             `json:"back_after_ms,omitempty"` // from the proof
+	BackAfterMS int64             `json:"back_after_ms,omitempty"` // from the order, like took_ms
 	Error       string            `json:"error,omitempty"`
 	Devices     []rehearsedDevice `json:"devices"`
 }

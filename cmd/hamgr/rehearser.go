@@ -81,20 +81,11 @@ func (r *rehearser) level(ctx context.Context, number int) (l rehearsedLevel, er
 		return l, err
 	}
 	began := time.Now()
-	off := time.Time{}
 	req := api.FenceRequest{Node: r.plan.node, Action: api.ActionRehearse, Level: number, By: operator(), Reason: r.reason}
-	result, err := r.client.Fence(ctx, req, func(e api.FenceEvent) {
-		if off.IsZero() && e.Phase == api.PhaseProven {
-			off = time.Now()
-		}
-		r.follow(e)
-	})
+	result, err := r.client.Fence(ctx, req, r.follow)
 	if errors.Is(err, api.ErrUnknownOutcome) && ctx.Err() == nil {
 		r.say("%v; following it by the status", err)
 		result, err = r.pursue(ctx, number, newest(status), err)
-	}
-	if off.IsZero() {
-		off = time.Now()
 	}
 	l.Op, l.Proof, l.TookMS = result.Op, result.Proof, time.Since(began).Milliseconds()
 	if err != nil {
@@ -106,8 +97,8 @@ func (r *rehearser) level(ctx context.Context, number int) (l rehearsedLevel, er
 	if err := r.awaitBack(ctx, before.Boot); err != nil {
 		return l, err
 	}
-	l.BackAfterMS = max(1, time.Since(off).Milliseconds())
-	r.say("%s is back, %s after it was proven off", r.plan.node, shortMS(l.BackAfterMS))
+	l.BackAfterMS = max(1, time.Since(began).Milliseconds()) // 0 is: not back
+	r.say("%s is back, %s after the order", r.plan.node, shortMS(l.BackAfterMS))
 	l.Devices, err = r.devices(ctx, number, result.Op)
 	return l, err
 }
