@@ -53,7 +53,7 @@ func (a *agent) checkRight(ctx context.Context) error {
 		r, role, err = a.accountRight(limited)
 	}
 	switch {
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		return err
 	case errors.Is(err, ErrCredentials), errors.Is(err, ErrPasswordChange):
 		return err
