@@ -79,7 +79,10 @@ func findPlug(r result, names []string, separator string, c censor) error {
 		}
 		known = append(known, columns[0])
 	}
-	if len(known) == 0 || r.cut {
+	if r.cut {
+		return fmt.Errorf("%w: the list of plugs has no end, and does not begin with this one", agents.ErrProtocol)
+	}
+	if len(known) == 0 {
 		return nil
 	}
 	const most = 12

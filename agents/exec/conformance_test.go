@@ -92,7 +92,6 @@ func TestConformance(t *testing.T) {
 				"WrongPlug": "in reading and switching, fence agents do not tell it from other failures; Check does",
 				"Restart":   "there is nothing between two calls that could be lost",
 			},
-			Operations: 300,
 		}
 	})
 }

@@ -91,7 +91,11 @@ func (a *agent) run(ctx context.Context, p program, action, plug string) (result
 	if err != nil {
 		return result{}, err
 	}
-	r, err := execute(ctx, p.path, stdin, mostStdout)
+	most := mostStdout
+	if action == "list" {
+		most = mostList
+	}
+	r, err := execute(ctx, p.path, stdin, most)
 	if err != nil {
 		return result{}, err
 	}
@@ -160,7 +164,7 @@ func (r result) reading(c censor) (agents.Reading, error) {
 	words := on + off
 	switch {
 	case other != "":
-		return agents.Reading{Detail: c.say(other)}, nil
+		return agents.Reading{Detail: clip(c.say(other), 40)}, nil
 	case r.status == exitOff && off == 1 && on == 0:
 		return agents.Reading{State: agents.Off, Detail: "Status: OFF"}, nil
 	case r.status == exitOff && words == 0:

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -124,6 +125,12 @@ func TestFindPlug(t *testing.T) {
 		if (err == nil) != c.found || err != nil && agents.TroubleOf(err) != agents.WrongPlug {
 			t.Errorf("%s: %v", c.name, err)
 		}
+	}
+	if err := findPlug(result{stdout: "1,x\n", cut: true}, []string{"1"}, ",", censor{}); err != nil {
+		t.Errorf("found before the end of a list that is cut: %v", err)
+	}
+	if err := findPlug(result{stdout: "1,x\n", cut: true}, []string{"2"}, ",", censor{}); !errors.Is(err, agents.ErrProtocol) {
+		t.Errorf("not found in a list that is cut: %v", err)
 	}
 	long := findPlug(result{stdout: strings.Repeat("100\x1b,x\n", 1000)}, []string{"1"}, ",", censor{})
 	if long == nil || len(long.Error()) > 500 || !strings.Contains(long.Error(), "988 more") || strings.Contains(long.Error(), "\x1b") {

@@ -22,9 +22,10 @@ const (
 	killPatience = 30 * time.Millisecond
 	// pipePatience is how long the output of an agent that has ended may stay open. Only a
 	// child that has left the process group can hold it.
-	pipePatience = 100 * time.Millisecond
+	pipePatience = 250 * time.Millisecond
 
 	mostStdout = 64 << 10
+	mostList   = 1 << 20
 	mostStderr = 16 << 10
 )
 
@@ -90,14 +91,11 @@ func (p *process) run(path string, stdin []byte, mostOut int) {
 	if p.err = p.start(cmd); p.err != nil {
 		return
 	}
-	p.err = p.wait(cmd)
-	p.result.stdout, p.result.cut, p.result.stderr = stdout.text(), stdout.cut, stderr.text()
-	if errors.Is(p.err, osexec.ErrWaitDelay) {
-		p.err, p.result.cut = nil, true
+	held, err := p.wait(cmd)
+	if ended := (*osexec.ExitError)(nil); err != nil && !errors.As(err, &ended) && !errors.Is(err, osexec.ErrWaitDelay) {
+		p.err = err
 	}
-	if ended := (*osexec.ExitError)(nil); errors.As(p.err, &ended) {
-		p.err = nil
-	}
+	p.result.stdout, p.result.cut, p.result.stderr = stdout.text(), stdout.cut || held, stderr.text()
 	p.result.status, p.result.ending = cmd.ProcessState.ExitCode(), cmd.ProcessState.String()
 }
 
@@ -122,14 +120,20 @@ func (p *process) start(cmd *osexec.Cmd) error {
 }
 
 // wait ends all that the program has left behind in its process group before the program itself is
-// reaped: until then its number, which is the group's too, cannot go to a stranger.
-func (p *process) wait(cmd *osexec.Cmd) error {
-	err := awaitEnd(cmd.Process.Pid)
+// reaped: until then its number, which is the group's too, cannot go to a stranger. held tells that its
+// output may not have come to an end.
+func (p *process) wait(cmd *osexec.Cmd) (held bool, err error) {
+	if err := awaitEnd(cmd.Process.Pid); err != nil {
+		return true, errors.Join(err, cmd.Process.Kill(), cmd.Wait())
+	}
 	p.mu.Lock()
 	_ = syscall.Kill(-p.group, syscall.SIGKILL)
 	p.group = 0
 	p.mu.Unlock()
-	return errors.Join(cmd.Wait(), err)
+	// ErrWaitDelay is not told beside another exit status than 0; the time tells it.
+	start := time.Now()
+	err = cmd.Wait()
+	return time.Since(start) >= pipePatience, err
 }
 
 // kill ends the process group, at once.

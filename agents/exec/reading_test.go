@@ -2,6 +2,7 @@ package exec
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,4 +103,28 @@ func TestTroubles(t *testing.T) {
 			t.Errorf("%s: %q, %v", said, got, err)
 		}
 	}
+}
+
+// Whatever is printed: off needs both, and nothing makes a panic.
+func FuzzOutput(f *testing.F) {
+	f.Add(2, "Status: OFF\n", "ERROR: x\n", "7")
+	f.Add(0, "7,blade\n8,blade\n", "", "8")
+	f.Add(2, "Status: OFF\nStatus: ON\n", "", "")
+	f.Fuzz(func(t *testing.T, status int, stdout, stderr, plug string) {
+		r := result{status: status, ending: "exit status", stdout: stdout, stderr: stderr}
+		c := newCensor([]string{plug})
+		reading, err := r.reading(c)
+		if upper := strings.ToUpper(stdout); reading.State == agents.Off && (status != 2 || err != nil || !strings.Contains(upper, "STATUS") || strings.Count(upper, "OFF") == 0) {
+			t.Errorf("off by %d %q", status, stdout)
+		}
+		if reading.State == agents.On && (status != 0 || err != nil) {
+			t.Errorf("on by %d %q", status, stdout)
+		}
+		if len(reading.Detail) > 200 {
+			t.Errorf("detail of %d bytes", len(reading.Detail))
+		}
+		if err := findPlug(r, []string{plug}, ",", c); err != nil && len([]rune(err.Error())) > 500 {
+			t.Errorf("%v", err)
+		}
+	})
 }
