@@ -36,8 +36,6 @@ func checkStatus(p *gosnmp.SnmpPacket, set bool, objects ...string) error {
 	switch {
 	case p == nil:
 		return fmt.Errorf("%w: nothing in it", agents.ErrProtocol)
-	case p.PDUType == gosnmp.Report && len(p.Variables) == 1:
-		return &reportError{plain(p.Variables[0].Name)}
 	case p.PDUType != gosnmp.GetResponse:
 		return fmt.Errorf("%w: %v instead of a response", agents.ErrProtocol, p.PDUType)
 	case p.RequestID == 0: // never asked with; gosnmp takes it for any request's

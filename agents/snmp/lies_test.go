@@ -294,3 +294,38 @@ func TestBroken(t *testing.T) {
 	_, err = s.exchange(context.Background(), time.Second, func(*gosnmp.GoSNMP) (*gosnmp.SnmpPacket, error) { panic("decoder") })
 	wantError(t, err, agents.ErrProtocol, "the decoder gave up")
 }
+
+// TestTimeWindow: a device that does not even take its own clock's time is told apart, and
+// does well again when its clock does (B10).
+func TestTimeWindow(t *testing.T) {
+	l := startLiar(t, nil)
+	l.setTamper(func(_, a *gosnmp.SnmpPacket) [][]byte {
+		a.PDUType, a.MsgFlags = gosnmp.Report, gosnmp.AuthNoPriv
+		a.Variables = []gosnmp.SnmpPDU{{Name: notInTimeWindow, Type: gosnmp.Counter32, Value: uint32(1)}}
+		return encode(a)
+	})
+	a := open(t, with3(l.address(), snmppeer.Fencer))
+	for range 2 {
+		_, err := a.Status(within(t, 3*time.Second), "3")
+		wantError(t, err, agents.ErrUntrusted, "not in the device's time window")
+	}
+	l.setTamper(nil)
+	wantState(t, a, "3", agents.On)
+}
+
+// TestNameless: an outlet without a name has none, and is not one that must bear one.
+func TestNameless(t *testing.T) {
+	l := startLiar(t, nil)
+	for _, name := range []string{"3", "4"} {
+		l.put(gosnmp.SnmpPDU{Name: liarName + name, Type: gosnmp.NoSuchInstance})
+	}
+	a, ctx := open(t, with2c(l.address(), "private")), within(t, 3*time.Second)
+	if id, err := a.Identity(ctx, "3"); err != nil || id != (agents.Identity{}) {
+		t.Errorf("identity %+v, %v", id, err)
+	}
+	wantState(t, a, "3", agents.On)
+	wantError(t, a.Off(ctx, "3=outlet3"), agents.ErrPlug, "outlet 3 has no name")
+	if n := l.setCount(); n != 0 {
+		t.Errorf("%d SETs", n)
+	}
+}

@@ -82,14 +82,18 @@ func (r sighting) explain(err error, objects []string) error {
 	default:
 		return err
 	}
+	number := r.outlet.number(r.family)
 	switch {
 	case object == sysObjectID:
 		return fmt.Errorf("%w: its sysObjectID cannot be read: %w", agents.ErrUnfit, err)
-	case object == objects[1]:
-		return fmt.Errorf("%w: the device has no outlet %s in the table of %s: %w", agents.ErrPlug, r.outlet.number(r.family), r.family.name, err)
+	case len(objects) > 2 && object == objects[2]:
+		return fmt.Errorf("%w: outlet %s has no name: %w", errNameless, number, err)
 	}
-	return fmt.Errorf("%w: outlet %s has no name: %w", agents.ErrPlug, r.outlet.number(r.family), err)
+	return fmt.Errorf("%w: the device has no outlet %s in the table of %s: %w", agents.ErrPlug, number, r.family.name, err)
 }
+
+// errNameless: the outlet is there, and its name is not.
+var errNameless = fmt.Errorf("%w", agents.ErrPlug)
 
 // recognise holds the device's sysObjectID against the family, which it fixes for the
 // session at the first time.

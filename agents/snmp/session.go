@@ -80,8 +80,11 @@ func (s *session) exchange(ctx context.Context, wait time.Duration, request func
 	}()
 	s.gosnmp.Context, s.gosnmp.Timeout = ctx, wait
 	p, err = request(s.gosnmp)
+	if report := reportIn(p); report != nil {
+		return nil, report
+	}
 	if err != nil {
-		return nil, reason(ctx, p, err)
+		return nil, reason(ctx, err)
 	}
 	s.answered = true
 	return p, nil
@@ -89,8 +92,16 @@ func (s *session) exchange(ctx context.Context, wait time.Duration, request func
 
 var errBroken = fmt.Errorf("%w: the decoder gave up on it", agents.ErrProtocol)
 
+// reportIn gives the Report that gosnmp returned instead of an answer, with an error or without.
+func reportIn(p *gosnmp.SnmpPacket) error {
+	if p == nil || p.PDUType != gosnmp.Report || len(p.Variables) != 1 {
+		return nil
+	}
+	return &reportError{plain(p.Variables[0].Name)}
+}
+
 // reason sorts an error of gosnmp's.
-func reason(ctx context.Context, p *gosnmp.SnmpPacket, err error) error {
+func reason(ctx context.Context, err error) error {
 	var (
 		report *reportError
 		netErr net.Error
@@ -100,8 +111,6 @@ func reason(ctx context.Context, p *gosnmp.SnmpPacket, err error) error {
 		return ctx.Err()
 	case errors.As(err, &report):
 		return report
-	case p != nil && p.PDUType == gosnmp.Report && len(p.Variables) == 1:
-		return &reportError{plain(p.Variables[0].Name)}
 	case errors.Is(err, gosnmp.ErrNotInTimeWindow):
 		return &reportError{notInTimeWindow}
 	case errors.Is(err, gosnmp.ErrUnknownEngineID):

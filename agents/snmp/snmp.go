@@ -77,10 +77,10 @@ func (a *agent) On(ctx context.Context, plug string) error {
 	return a.fail(ctx, "switching on outlet "+clip(plug), a.switchTo(ctx, plug, func(p *profile) command { return p.on }))
 }
 
-// Identity gives the outlet's name, if the family has names.
+// Identity gives the outlet's name, if it has one.
 func (a *agent) Identity(ctx context.Context, plug string) (agents.Identity, error) {
 	r, err := a.read(ctx, plug, true)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNameless) {
 		return agents.Identity{}, a.fail(ctx, "reading the name of outlet "+clip(plug), err)
 	}
 	return agents.Identity{Name: r.name}, nil

@@ -147,7 +147,7 @@ func TestVersion3(t *testing.T) {
 		wantState(t, a, plug, agents.Off)
 		p.SetOutlet(1+i%8, "on")
 		wantState(t, a, plug, agents.On)
-		if !a.s.answered || a.s.guard.stray+a.s.guard.lower > 0 {
+		if !a.s.answered || a.s.guard.lower > 0 {
 			t.Errorf("%s: guard %+v", u.Name, a.s.guard)
 		}
 	}
