@@ -35,6 +35,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HAMGR_SOCKET", filepath.Join(e.WorkDir, "hamgr.sock"))
 			e.Setenv("SUDO_USER", "anna")
+			e.Setenv("GORACE", "atexit_sleep_ms=0") // the race detector would wait for a second at each end
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
