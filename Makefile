@@ -26,16 +26,19 @@ test: deps
 	$(GO) test -timeout 15m ./cluster/membership ./e2e/sim
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLeaveIsNotDeath|TestRestartShowsNewMeta|TestStrangersAreRefused)$$' ./cluster/membership
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLoss|TestRestartOfDaemon|TestHungStop|TestFailedResource)$$' ./e2e/sim
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./e2e
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 1 ./e2e/fencing ./e2e
+	cd agents/redfish/independent && CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
 
 fmt:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; echo "run: gofmt -w ."; exit 1; }
 
 tidy:
 	$(GO) mod tidy -diff
+	cd agents/redfish/independent && $(GO) mod tidy -diff
 
 vet:
 	$(GO) vet ./...
+	cd agents/redfish/independent && $(GO) vet ./...
 
 lint:
 	$(GO) run $(STATICCHECK) ./...
@@ -54,9 +57,11 @@ fuzz:
 demo: build
 	@set -e; for s in $(SCENARIOS); do echo; echo "== hamgr demo --scenario $$s"; bin/hamgr demo --scenario $$s; done
 
-# Times of failovers and the cost of an idle daemon, against the bounds in docs/failover.md. About 12 minutes. The
+# Times of fencings beside ClusterLabs' agents on the same devices; then times of failovers and the cost of an idle
+# daemon, against the bounds in docs/failover.md. About 12 minutes. The
 # folder is in memory: TMPDIR=/some/disk make bench measures with a disk.
 bench:
+	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/fencing
 	$(GO) test -run '^$$' -bench Failover -benchtime $(FAILOVERS)x -timeout 60m ./e2e
 	$(GO) test -run '^$$' -bench 'Pause|Idle' -benchtime 1x -timeout 60m ./e2e
 

@@ -9,7 +9,14 @@ export PATH=$PATH:/usr/sbin:/sbin
 need='gcc:gcc:the race detector
 mkfs.ext4:e2fsprogs:the filesystem resource, on a disk image
 mount:mount:the filesystem resource
-losetup:mount:the filesystem resource, on a disk image'
+losetup:mount:the filesystem resource, on a disk image
+ipmi_sim:openipmi:a BMC for the ipmi agent
+ipmitool:ipmitool:what fence_ipmilan runs, for the exec agent
+python3:python3-pyghmi:another BMC for the ipmi agent
+snmpd:snmpd:a PDU for the snmp agent
+snmpset:snmp:what fence_apc_snmp runs, for the exec agent
+perl:perl-base:the tables of that PDU
+fence_ipmilan:fence-agents:the agents that the exec agent runs'
 if [ "${1:-}" = systemd ]; then
     need="$need
 mmdebstrap:mmdebstrap:the root of the host that runs hamgr.service
@@ -21,7 +28,10 @@ fi
 
 missing=() packages=()
 while IFS=: read -r command package what; do
-    command -v "$command" > /dev/null && continue
+    case $package in
+        python3-pyghmi) python3 -c 'import pyghmi.ipmi.bmc' 2> /dev/null && continue ;;
+        *) command -v "$command" > /dev/null && continue ;;
+    esac
     missing+=("  $command (Debian package $package): $what"); packages+=("$package")
 done <<< "$need"
 [ ${#missing[@]} = 0 ] && exit 0
