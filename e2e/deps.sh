@@ -29,7 +29,7 @@ fi
 missing=() packages=()
 while IFS=: read -r command package what; do
     case $package in
-        python3-pyghmi) python3 -c 'import pyghmi.ipmi.bmc' 2> /dev/null && continue ;;
+        python3-pyghmi) /usr/bin/python3 -c 'import pyghmi.ipmi.bmc' 2> /dev/null && continue ;;
         *) command -v "$command" > /dev/null && continue ;;
     esac
     missing+=("  $command (Debian package $package): $what"); packages+=("$package")
