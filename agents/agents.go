@@ -112,7 +112,9 @@ type Observer interface {
 // Options are the keys of one device in hamgr.toml, as a pointer to a struct
 // whose fields carry the tags `toml:"key"` and `doc:"what it is"`; the struct
 // comes from Kind.Options with its defaults filled in. A field of type Secret with
-// key K is also filled from K_file, K_env or K_credential.
+// key K is also filled from K_file, K_env or K_credential. A table whose names are not known
+// beforehand is a map[string]string, and behind it, under the same key, a map[string]Secret for what
+// its tag `secret:"regular expression"` says is secret.
 type Options interface {
 	// Validate checks the keys without touching the device. Each wrong key is a
 	// *KeyError (several joined by errors.Join).

@@ -2,8 +2,9 @@ package exec
 
 import (
 	"os"
-	"os/exec"
-	"runtime"
+	osexec "os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,40 +12,51 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A program that is started by an urgent thread is ordinary, and the thread is urgent again afterwards.
+// schedule gives every thread of this process a policy.
+func schedule(t *testing.T, attr unix.SchedAttr) error {
+	t.Helper()
+	tasks, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		tid, err := strconv.Atoi(task.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.SchedSetAttr(tid, &attr, 0); err != nil && err != unix.ESRCH {
+			return err
+		}
+	}
+	return nil
+}
+
+// A program that an urgent daemon runs is ordinary, and the daemon's threads stay urgent.
 func TestOrdinaryScheduling(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	urgent := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: 1}
-	if err := unix.SchedSetAttr(0, &urgent, 0); err != nil {
+	if err := schedule(t, urgent); err != nil {
 		// Without the right to real-time scheduling, SCHED_BATCH stands in: it is inherited in the same way.
 		urgent = unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}
-		if err := unix.SchedSetAttr(0, &urgent, 0); err != nil {
+		if err := schedule(t, urgent); err != nil {
 			t.Fatal(err)
 		}
 	}
-	defer unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL}, 0)
-	policy := func(start func(func() error) error) string {
-		var out strings.Builder
-		cmd := exec.Command("cat", "/proc/self/stat")
-		cmd.Stdout = &out
-		if err := start(cmd.Start); err != nil {
-			t.Fatal(err)
+	defer schedule(t, unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL})
+	policy := func(stat string) string {
+		return strings.Fields(stat[strings.LastIndexByte(stat, ')')+2:])[41-3] // proc_pid_stat(5)
+	}
+	if stat, err := osexec.Command("cat", "/proc/self/stat").Output(); err != nil || policy(string(stat)) == "0" {
+		t.Fatalf("the child of an urgent thread is ordinary by itself, and this test proves nothing: %v", err)
+	}
+	s := script(t, `cat /proc/$$/stat >$d/stat; echo "Status: ON"`)
+	if _, err := open(t, s.options()).Status(within(t, 5*time.Second), "1"); err != nil || policy(s.read("stat")) != "0" {
+		t.Errorf("%v: %s", err, s.read("stat"))
+	}
+	tasks, _ := filepath.Glob("/proc/self/task/*/stat")
+	for _, task := range tasks {
+		if stat, err := os.ReadFile(task); err == nil && policy(string(stat)) == "0" {
+			t.Errorf("a thread of the daemon is ordinary: %s", stat)
 		}
-		if err := cmd.Wait(); err != nil {
-			t.Fatal(err)
-		}
-		text := out.String()
-		return strings.Fields(text[strings.LastIndexByte(text, ')')+2:])[41-3] // proc_pid_stat(5)
-	}
-	if policy(func(f func() error) error { return f() }) == "0" {
-		t.Fatal("the child of an urgent thread is ordinary by itself: this test proves nothing")
-	}
-	if p := policy(ordinarily); p != "0" {
-		t.Errorf("a program has policy %s", p)
-	}
-	if now, err := unix.SchedGetAttr(0, 0); err != nil || now.Policy != urgent.Policy || now.Priority != urgent.Priority {
-		t.Errorf("afterwards the thread has %+v, %v", now, err)
 	}
 }
 
