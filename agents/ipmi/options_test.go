@@ -3,9 +3,11 @@ package ipmi
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -148,4 +150,27 @@ func TestReadme(t *testing.T) {
 	if !slices.Equal(documented, keys) {
 		t.Errorf("keys %q in the table, %q in the code", documented, keys)
 	}
+}
+
+// FuzzOptions: what is written for an address or a key is refused, or makes a handle.
+func FuzzOptions(f *testing.F) {
+	f.Add("[fd00::11]:623", "0x00ff")
+	f.Add("bmc:", "key")
+	f.Add("]:1", "0x")
+	f.Fuzz(func(t *testing.T, address, key string) {
+		o := options(address)
+		o.BMCKey = agents.NewSecret(key)
+		err := o.Validate()
+		h, openErr := o.Open(nil)
+		if (err == nil) != (openErr == nil) {
+			t.Fatalf("validate says %v, open %v", err, openErr)
+		}
+		if err != nil {
+			return
+		}
+		host, port, err := net.SplitHostPort(h.(*agent).target.address)
+		if n, convErr := strconv.Atoi(port); err != nil || host == "" || convErr != nil || n < 1 || n > 65535 {
+			t.Errorf("%q became %q", address, h.(*agent).target.address)
+		}
+	})
 }

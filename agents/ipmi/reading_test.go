@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -168,16 +169,16 @@ func TestRaise(t *testing.T) {
 	t.Parallel()
 	r := ipmipeer.StartReference(t, ipmipeer.Config{}, 4)
 	a := open(t, options(r.Addr()))
-	refused := 0
+	var asked atomic.Int32
 	r.SetStatus(func() ([]byte, types.CompletionCode) {
-		if refused++; refused == 1 {
+		if asked.Add(1) == 1 {
 			return nil, types.CodeInsufficientPrivilege
 		}
 		return []byte{1, 0, 0}, types.CodeOK
 	})
 	reads(t, a, agents.On)
-	if !a.session.isRaised || refused != 2 {
-		t.Errorf("raised %v, asked %d times", a.session.isRaised, refused)
+	if !a.session.isRaised || asked.Load() != 2 {
+		t.Errorf("raised %v, asked %d times", a.session.isRaised, asked.Load())
 	}
 }
 
