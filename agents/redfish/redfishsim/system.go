@@ -64,12 +64,6 @@ func (s *system) powerState() string {
 	}
 }
 
-func (s *system) show(state string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.shown = state
-}
-
 func (s *system) etag() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,85 +193,6 @@ func (b *BMC) acknowledge(w http.ResponseWriter, m Mode) {
 	default:
 		answer(w, m.Answer, map[string]any{"error": map[string]any{"code": "Base.1.8.Success", "message": "Done."}})
 	}
-}
-
-// carryOut does what a ResetType asks for: at once, or in the background where the
-// mode has the machine take its time. A newer reset takes the place of an older one.
-func (b *BMC) carryOut(s *system, resetType string, m Mode) error {
-	var steps []func(context.Context) error
-	slow := false
-	state := func(word string, d time.Duration) {
-		if d > 0 {
-			slow = true
-			steps = append(steps, func(ctx context.Context) error { s.show(word); return wait(ctx, d) })
-		}
-	}
-	last := func(before string, change func(context.Context) error) {
-		steps = append(steps, func(ctx context.Context) error {
-			if m.Stale > 0 {
-				s.show(before)
-			}
-			if err := change(ctx); err != nil || m.Stale <= 0 {
-				return err
-			}
-			return wait(ctx, m.Stale)
-		})
-		slow = slow || m.Stale > 0
-	}
-	off := func() {
-		state("On", m.Hesitate)
-		state("PoweringOff", m.PoweringOff)
-		state("Off", m.EarlyOff)
-		last("On", s.Power.Off)
-	}
-	on := func() {
-		state("PoweringOn", m.PoweringOn)
-		last("Off", s.Power.On)
-	}
-	switch resetType {
-	case "ForceOff":
-		off()
-	case "On", "ForceOn":
-		on()
-	case "ForceRestart", "PowerCycle":
-		off()
-		on()
-	case "PushPowerButton":
-		if s.Power.State() {
-			off()
-		} else {
-			on()
-		}
-	}
-	ctx, cancel := context.WithCancel(b.life)
-	s.mu.Lock()
-	s.abandon()
-	s.abandon = cancel
-	s.changes++
-	s.mu.Unlock()
-	run := func() error {
-		for _, step := range steps {
-			if err := step(ctx); err != nil {
-				return err
-			}
-		}
-		if ctx.Err() == nil {
-			s.show("")
-		}
-		return nil
-	}
-	if len(steps) <= 1 && !slow {
-		s.show("")
-		return run()
-	}
-	if !b.begin() {
-		return context.Canceled
-	}
-	go func() {
-		defer b.working.Done()
-		run() // an abandoned transition; the state shown is the newer one's
-	}()
-	return nil
 }
 
 func wait(ctx context.Context, d time.Duration) error {
