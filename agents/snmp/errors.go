@@ -15,8 +15,8 @@ var (
 	errClosed = errors.New("closed")
 	// errSilent: an attempt got no answer in its time.
 	errSilent = errors.New("no answer")
-	// errRefused: the network says that nobody is there.
-	errRefused = errors.New("the network says that nobody is there")
+	// errRefused: the network refuses to carry the request, most often because nobody is there.
+	errRefused = errors.New("the network refuses")
 )
 
 // reportError is a Report: the device could not read the request, and says why. What is

@@ -40,7 +40,7 @@ func TestSentences(t *testing.T) {
 		"auth key":  {change(func(o *Options) { o.AuthPassword = agents.NewSecret("wrong password") }), agents.ErrCredentials, "the authentication password or protocol is wrong", false},
 		"priv key":  {change(func(o *Options) { o.PrivPassword = agents.NewSecret("wrong password") }), agents.ErrCredentials, "the privacy password or protocol is wrong: what is only signed", true},
 		"context":   {change(func(o *Options) { o.ContextName = "elsewhere" }), agents.ErrUnreachable, "privacy protocol or context looks the same", false},
-		"nobody":    {change(func(o *Options) { o.Address = nobody(t) }), agents.ErrUnreachable, "nobody is there", false},
+		"nobody":    {change(func(o *Options) { o.Address = nobody(t) }), agents.ErrUnreachable, "connection refused", false},
 		"silence":   {change(func(o *Options) { o.Address = stalled.Address() }), agents.ErrUnreachable, "no answer to the engine discovery", false},
 		"community": {with2c(p.Address(), "wrong"), agents.ErrUnreachable, "a wrong community, a wrong version", false},
 		"family":    {change(func(o *Options) { o.Profile = "sentry3" }), agents.ErrUnfit, "is that of apc-rpdu2, and the file names profile sentry3", false},

@@ -162,6 +162,7 @@ func flood(t *testing.T, version string, seeing bool, datagrams int) {
 		o = with3(l.address(), snmppeer.Fencer)
 	}
 	enough := func() bool { l.mu.Lock(); defer l.mu.Unlock(); return sent >= datagrams }
+	came := 0
 	for !enough() {
 		a := open(t, o)
 		for range 10 {
@@ -173,9 +174,10 @@ func flood(t *testing.T, version string, seeing bool, datagrams int) {
 				t.Fatalf("read %+v, %v", r, err)
 			}
 		}
-		if !seeing && a.s.guard.stray < 300 {
-			t.Errorf("only %d broken datagrams came", a.s.guard.stray)
-		}
+		came += a.s.guard.stray
+	}
+	if !seeing && came < datagrams/10 {
+		t.Errorf("only %d broken datagrams came", came)
 	}
 	l.setTamper(nil)
 	wantState(t, open(t, o), "3", agents.On)

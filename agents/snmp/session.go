@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gosnmp/gosnmp"
@@ -103,8 +102,8 @@ func reportIn(p *gosnmp.SnmpPacket) error {
 // reason sorts an error of gosnmp's.
 func reason(ctx context.Context, err error) error {
 	var (
-		report *reportError
-		netErr net.Error
+		report  *reportError
+		network *net.OpError
 	)
 	switch {
 	case ctx.Err() != nil:
@@ -115,15 +114,16 @@ func reason(ctx context.Context, err error) error {
 		return &reportError{notInTimeWindow}
 	case errors.Is(err, gosnmp.ErrUnknownEngineID):
 		return &reportError{unknownEngine}
-	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
-		return fmt.Errorf("%w: %w", errRefused, err)
-	case errors.Is(err, gosnmp.ErrMaxRetriesExceeded), errors.Is(err, context.DeadlineExceeded),
-		errors.As(err, &netErr) && netErr.Timeout():
+	case errors.Is(err, gosnmp.ErrMaxRetriesExceeded), errors.Is(err, context.DeadlineExceeded):
 		return errSilent
+	case errors.Is(err, errStranger):
+		return err
+	case errors.As(err, &network) && network.Timeout():
+		return errSilent
+	case errors.As(err, &network): // nobody there, no route, not allowed to send
+		return fmt.Errorf("%w: %w", errRefused, err)
 	case strings.HasPrefix(err.Error(), "recover:"): // with the stacks of all goroutines
 		return errBroken
-	case errors.Is(err, errStranger), errors.Is(err, net.ErrClosed):
-		return err
 	default:
 		return fmt.Errorf("%w: %s", agents.ErrProtocol, clip(err.Error()))
 	}
