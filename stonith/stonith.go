@@ -7,6 +7,8 @@ package stonith
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
@@ -75,4 +77,23 @@ type Step struct {
 	Detail string
 	Err    error
 	Took   time.Duration
+}
+
+// String is the step in words, on one line.
+func (s Step) String() string {
+	where := strings.TrimSpace(s.Device + " " + s.Plug)
+	switch {
+	case s.Device == "":
+		return fmt.Sprintf("level %d failed: %v", s.Level, s.Err)
+	case s.What == off.verb || s.What == on.verb:
+		return where + ": " + s.What + " ordered"
+	case s.Err != nil && s.What == "error":
+		return fmt.Sprintf("%s: %v", where, s.Err)
+	case s.Err != nil:
+		return fmt.Sprintf("%s: %s: %v", where, s.What, s.Err)
+	case s.Detail != "":
+		return fmt.Sprintf("%s: %s %s (%s)", where, s.What, s.State, s.Detail)
+	default:
+		return fmt.Sprintf("%s: %s %s", where, s.What, s.State)
+	}
 }

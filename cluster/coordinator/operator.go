@@ -138,6 +138,12 @@ func (t *talk) tell(p Progress) {
 	}
 }
 
+// phaseWords are for operators.
+var phaseWords = map[state.OpPhase]string{
+	state.Ordered: "is committed", state.Shooting: "fencing", state.ProvenOff: "proven off",
+	state.Done: "done", state.CalledOff: "called off",
+}
+
 // tellTalks tells the followers of operations what changed in the state.
 func (c *Coordinator) tellTalks(s *state.State) {
 	c.mu.Lock()
@@ -148,7 +154,7 @@ func (c *Coordinator) tellTalks(s *state.State) {
 			continue
 		}
 		t.phase, t.failures = o.Phase, o.Failures
-		text := fmt.Sprintf("operation %d: %s", op, o.Phase)
+		text := fmt.Sprintf("operation %d: %s", op, phaseWords[o.Phase])
 		if o.Error != "" {
 			text += ": " + o.Error
 		}

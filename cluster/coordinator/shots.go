@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hamgr/hamgr/agents"
 	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 	"github.com/hamgr/hamgr/stonith"
@@ -293,12 +292,5 @@ func (c *Coordinator) endShots() {
 
 // follow passes a step on to the operators who wait for the operation.
 func (c *Coordinator) follow(o state.Operation, s stonith.Step) {
-	text := fmt.Sprintf("%s: %s", s.Device, s.What)
-	switch {
-	case s.Err != nil:
-		text += ": " + s.Err.Error()
-	case s.State != agents.Unknown || s.Detail != "":
-		text += fmt.Sprintf(" %s (%s)", s.State, s.Detail)
-	}
-	c.tell(o.ID, Progress{Op: o.ID, Phase: o.Phase, Text: text, Step: &s})
+	c.tell(o.ID, Progress{Op: o.ID, Phase: o.Phase, Text: s.String(), Step: &s})
 }

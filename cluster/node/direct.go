@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hamgr/hamgr/agents"
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/coordinator"
@@ -190,21 +189,11 @@ func directProof(p stonith.Proof) string {
 
 func directEvent(phase string, s stonith.Step) api.FenceEvent {
 	e := api.FenceEvent{
-		At: time.Now(), Phase: phase, Text: strings.TrimSpace(s.Device + " " + s.Plug),
+		At: time.Now(), Phase: phase, Text: s.String(),
 		Device: s.Device, Plug: s.Plug, State: s.State.String(), TookMS: s.Took.Milliseconds(),
 	}
 	if s.Err != nil {
 		e.Error = s.Err.Error()
-	}
-	switch {
-	case s.Device == "":
-		e.Text = fmt.Sprintf("level %d failed", s.Level)
-	case s.What == "off" || s.What == "on":
-		e.Text += ": " + s.What + " ordered"
-	case s.Err == nil && (s.State != agents.Unknown || s.Detail != ""):
-		e.Text += fmt.Sprintf(": %s %s (%s)", s.What, s.State, s.Detail)
-	default:
-		e.Text += ": " + s.What
 	}
 	return e
 }
