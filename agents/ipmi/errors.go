@@ -116,6 +116,7 @@ var (
 // silence is the lack of a valid answer.
 type silence struct {
 	refused bool  // ICMP: nothing listens at the port
+	unsent  error // why the last question was not sent
 	dropped int   // datagrams that were no valid answer
 	last    error // why the last of them was not
 	ended   error // the context's error, if that is why it was given up
@@ -125,6 +126,9 @@ func (e *silence) Error() string {
 	s := agents.ErrUnreachable.Error() + ": no answer"
 	if e.refused {
 		s += ", nothing listens at the port"
+	}
+	if e.unsent != nil {
+		s += ", " + e.unsent.Error()
 	}
 	if e.dropped > 0 {
 		s += fmt.Sprintf(" that holds: %d datagrams dropped, the last one %v", e.dropped, e.last)

@@ -42,7 +42,10 @@ func (w *wire) exchange(ctx context.Context, waits []time.Duration, ask func() (
 		if err != nil {
 			return err
 		}
-		w.conn.Write(datagram) // an error is an earlier datagram's ICMP, or shows in the read
+		if _, err := w.conn.Write(datagram); err != nil {
+			// An earlier datagram's ICMP is told here, and this datagram was not sent.
+			_, lost.unsent = w.conn.Write(datagram)
+		}
 		done, err := w.listen(ctx, time.Now().Add(wait), lost, take)
 		if done || err != nil {
 			w.took = time.Since(start)

@@ -147,6 +147,30 @@ func TestLateAnswer(t *testing.T) {
 	reads(t, a, agents.On)
 }
 
+// TestManyLateAnswers: sequence numbers come round. An answer that was held back for as long as
+// they take is not that to the question which has its number now.
+func TestManyLateAnswers(t *testing.T) {
+	t.Parallel()
+	r := ipmipeer.StartReference(t, ipmipeer.Config{Off: true}, 4)
+	proxy := ipmipeer.StartProxy(t, r.Addr(), 1, ipmipeer.Faults{})
+	a := open(t, options(proxy.Addr()))
+	reads(t, a, agents.Off)
+	held := make(chan []byte, 1000)
+	proxy.Forge(func(b []byte) [][]byte { held <- b; return nil })
+	a.Status(within(t, 20*time.Millisecond), "")
+	late := <-held
+	r.SetPower(agents.On)
+	for range 63 {
+		a.Status(within(t, 5*time.Millisecond), "")
+	}
+	proxy.Forge(func([]byte) [][]byte { return [][]byte{late} })
+	if reading, err := a.Status(within(t, 200*time.Millisecond), ""); reading.State != agents.Unknown || err == nil {
+		t.Errorf("%v, %v", reading, err)
+	}
+	proxy.Forge(nil)
+	reads(t, a, agents.On)
+}
+
 // TestFlood (B12): datagrams of every kind, made from the BMC's own and from nothing, arrive before
 // each answer of the BMC, from the first to the last of a session. Nothing crashes, and a machine
 // that is on is never off. HAMGR_IPMI_FLOOD sets how many; make fuzz sends 100 000.

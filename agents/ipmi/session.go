@@ -19,6 +19,9 @@ const (
 	// commandWait is how long the answer to a command that is sent once is waited for. It is
 	// short: only the power state tells what came of it.
 	commandWait = time.Second
+	// mostOpen is how many questions in a row may stay without answer. Their sequence numbers come
+	// round after 64, and then an answer to an old one would look like that to the new one.
+	mostOpen = 32
 	// closeWait is the time for one try to end a session.
 	closeWait = 100 * time.Millisecond
 )
@@ -30,6 +33,7 @@ type session struct {
 	bmc      uint32 // the BMC's session ID
 	sent     uint32 // sequence number of the newest datagram sent
 	asked    uint8  // requester's sequence number of the newest question
+	open     int    // questions without answer since the last that had one
 	wait     time.Duration
 	level    types.PrivilegeLevel
 	isRaised bool
@@ -56,6 +60,10 @@ func (s *session) once(ctx context.Context, request types.Request, response type
 }
 
 func (s *session) ask(ctx context.Context, waits []time.Duration, request types.Request, response types.Response) error {
+	if s.open == mostOpen {
+		return &silence{}
+	}
+	s.open++
 	s.asked = (s.asked + 1) & types.IPMIRequesterSequenceMax
 	q := question{request.Command(), s.asked}
 	err := s.exchange(ctx, waits, func() ([]byte, error) {
@@ -65,6 +73,7 @@ func (s *session) ask(ctx context.Context, waits []time.Duration, request types.
 		if err != nil {
 			return false, err
 		}
+		s.open = 0
 		if r.CompletionCode != uint8(types.CodeOK) {
 			return true, &completionError{q.command, types.CompletionCode(r.CompletionCode)}
 		}
