@@ -137,7 +137,7 @@ func TestRandomCancels(t *testing.T) {
 			before := openFiles(t)
 			random := rand.New(rand.NewPCG(7, 7))
 			target := stonith.Target{Node: "alpha", Levels: [][]stonith.Device{{m.device}}}
-			for n := range 500 {
+			for n := range 1000 {
 				ctx, cancel := context.WithCancel(t.Context())
 				began := make(chan time.Time, 1)
 				time.AfterFunc(time.Duration(random.Int64N(int64(12*time.Millisecond))), func() {

@@ -112,3 +112,15 @@ func (c *Cluster) Fail(ctx context.Context, at Placement, sig syscall.Signal) (F
 		Start:  moment[momentStarted] - moment[momentGranted],
 	}, nil
 }
+
+// Socket is where the node's daemon answers its operator.
+func (c *Cluster) Socket(node string) string { return c.socket(node) }
+
+// Config is the path of the cluster's configuration file.
+func (c *Cluster) Config() string { return c.config() }
+
+// BMCPassword is the path of the file with the BMCs' password.
+func (c *Cluster) BMCPassword() string { return c.bmcPassword() }
+
+// Folder holds everything of the cluster: logs, data, sockets.
+func (c *Cluster) Folder() string { return c.dir }
