@@ -25,7 +25,7 @@ const (
 	longestPause  = time.Second
 	// portPatience is how long a port at which nothing listens is asked again within a
 	// call: a restarting BMC comes back, a wrong address does not.
-	portPatience = 500 * time.Millisecond
+	portPatience = 250 * time.Millisecond
 	// callLimit bounds a call whose context has no deadline, loginLimit a login that nobody
 	// waits for any more, closeLimit the end of a session.
 	callLimit  = 30 * time.Second
