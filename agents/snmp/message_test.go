@@ -65,3 +65,41 @@ func TestPatience(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 }
+
+// TestHalfOutlet: an outlet without a number is no object at all, least of all number 0.
+func TestHalfOutlet(t *testing.T) {
+	for i := range profiles {
+		if oid := profiles[i].off.object.at(nil); isOID(oid) {
+			t.Errorf("%s: %s", profiles[i].name, oid)
+		}
+	}
+	l := startLiar(t, nil)
+	a := open(t, with2c(l.address(), "private"))
+	s, err := a.open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.set(t.Context(), s, profileNamed("eaton-pulizzi").off, nil); err == nil || l.setCount() != 0 {
+		t.Errorf("%v, %d SETs", err, l.setCount())
+	}
+}
+
+// TestRenewed: what was seen through one connection says nothing about the next one's device.
+func TestRenewed(t *testing.T) {
+	l := startLiar(t, nil)
+	a, ctx := open(t, with2c(l.address(), "private")), within(t, 3*time.Second)
+	if err := a.Off(ctx, "3=outlet3"); err != nil {
+		t.Fatal(err)
+	}
+	seen, err := a.read(ctx, "3=outlet3", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.s.dead = true
+	l.put(gosnmp.SnmpPDU{Name: liarName + "3", Type: gosnmp.OctetString, Value: "web"})
+	wantError(t, a.Off(ctx, "3=outlet3"), agents.ErrPlug, `bears the name "web"`)
+	wantError(t, seen.stillIn(a), agents.ErrBusy, "renewed")
+	if n := l.setCount(); n != 1 {
+		t.Errorf("%d SETs", n)
+	}
+}

@@ -23,11 +23,12 @@ func (c column) parts() string {
 	return string(letters)
 }
 
-// at gives the object of one outlet. Each letter must have a value.
+// at gives the object of one outlet. A letter without a value makes it no OID, so that
+// nobody is asked about, or told to switch, number 0.
 func (c column) at(o outlet) string {
 	fields := strings.Split(string(c), ".")
 	for i, f := range fields {
-		if letter, offset, ok := variable(f); ok {
+		if letter, offset, ok := variable(f); ok && hasPart(o, letter) {
 			fields[i] = strconv.Itoa(o[letter] + offset)
 		}
 	}

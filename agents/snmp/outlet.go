@@ -16,10 +16,11 @@ const sysObjectID = "1.3.6.1.2.1.1.2.0"
 // sighting is one answer of the device about an outlet.
 type sighting struct {
 	agents.Reading
-	family *profile
-	outlet outlet
-	name   string
-	known  bool // the status is one of the family's
+	session *session // through which it was seen
+	family  *profile
+	outlet  outlet
+	name    string
+	known   bool // the status is one of the family's
 }
 
 // read reads the status of a plug's outlet, in one answer with the sysObjectID and, if the
@@ -38,7 +39,7 @@ func (a *agent) readOnce(ctx context.Context, plug string, wantName bool) (sight
 	if err != nil {
 		return sighting{}, err
 	}
-	r := sighting{family: f, outlet: to.outlet}
+	r := sighting{session: a.s, family: f, outlet: to.outlet}
 	objects := []string{sysObjectID, f.status.at(to.outlet)}
 	if f.names != "" && (wantName || to.expect != "") {
 		objects = append(objects, f.names.at(to.outlet))
@@ -46,6 +47,9 @@ func (a *agent) readOnce(ctx context.Context, plug string, wantName bool) (sight
 	v, err := a.get(ctx, objects...)
 	if err != nil {
 		return r, r.explain(err, objects)
+	}
+	if err := r.stillIn(a); err != nil {
+		return r, err
 	}
 	if err := a.recognise(v[0]); err != nil {
 		return r, err
@@ -67,6 +71,15 @@ func (a *agent) readOnce(ctx context.Context, plug string, wantName bool) (sight
 		}
 	}
 	return r, nil
+}
+
+// stillIn holds that the session has not been renewed meanwhile: what was found out in an
+// earlier one says nothing about this one's device.
+func (r sighting) stillIn(a *agent) error {
+	if a.s != r.session {
+		return fmt.Errorf("%w: the connection was renewed in the middle", agents.ErrBusy)
+	}
+	return nil
 }
 
 // explain says what it means that one of the objects of a reading is not there.

@@ -19,12 +19,12 @@ type session struct {
 	gosnmp *gosnmp.GoSNMP
 	guard  *guard
 
-	id       string           // the device's sysObjectID; empty until it said so
-	family   *profile         // and the family that follows from it
-	resolved map[string]found // by plug; never a state
-	proven   map[string]bool  // plugs whose outlet was seen, so that it may be switched
-	answered bool             // a request was answered, so the secrets are right
-	dead     bool             // its socket was closed under a request
+	id       string              // the device's sysObjectID; empty until it said so
+	family   *profile            // and the family that follows from it
+	resolved map[string]found    // by plug; never a state
+	proven   map[string]sighting // by plug: outlets that were seen, so that they may be switched
+	answered bool                // a request was answered, so the secrets are right
+	dead     bool                // its socket was closed under a request
 }
 
 // found is the outlet that a plug names, and the name that it must bear.
@@ -52,7 +52,7 @@ func (o *Options) dial(ctx context.Context, level gosnmp.SnmpV3MsgFlags) (*sessi
 		return nil, fmt.Errorf("%w: %w", agents.ErrUnreachable, err)
 	}
 	s := &session{gosnmp: g, guard: &guard{Conn: g.Conn, level: byte(level & gosnmp.AuthPriv)},
-		resolved: map[string]found{}, proven: map[string]bool{}}
+		resolved: map[string]found{}, proven: map[string]sighting{}}
 	g.Conn = s.guard
 	return s, nil
 }

@@ -18,29 +18,32 @@ func (a *agent) switchTo(ctx context.Context, plug string, pick func(*profile) c
 	if err != nil {
 		return err
 	}
-	if !s.proven[plug] {
-		if err := a.prove(ctx, plug); err != nil {
+	seen, ok := s.proven[plug]
+	if !ok {
+		if seen, err = a.prove(ctx, plug); err != nil {
 			return fmt.Errorf("nothing was switched: %w", err)
 		}
 	}
-	s = a.s
-	return a.set(ctx, s, pick(s.family), s.resolved[plug].outlet)
+	return a.set(ctx, seen.session, pick(seen.family), seen.outlet)
 }
 
 // prove sees the outlet before it may be switched.
-func (a *agent) prove(ctx context.Context, plug string) error {
+func (a *agent) prove(ctx context.Context, plug string) (sighting, error) {
 	r, err := a.read(ctx, plug, false)
 	if err != nil {
-		return err
+		return r, err
 	}
 	if !r.known {
-		return fmt.Errorf("%w: the status of outlet %s is %s, which %s does not have", agents.ErrUnfit, r.outlet.number(r.family), r.Detail, r.family.name)
+		return r, fmt.Errorf("%w: the status of outlet %s is %s, which %s does not have", agents.ErrUnfit, r.outlet.number(r.family), r.Detail, r.family.name)
 	}
 	if err := a.checkCount(ctx, r); err != nil {
-		return err
+		return r, err
 	}
-	a.s.proven[plug] = true
-	return nil
+	if err := r.stillIn(a); err != nil {
+		return r, err
+	}
+	r.session.proven[plug] = r
+	return r, nil
 }
 
 // checkCount holds the outlet's number against the number of outlets, where the device tells.
@@ -68,20 +71,20 @@ func (a *agent) checkCount(ctx context.Context, r sighting) error {
 // Check sees the outlet as before a switching, and that its control objects can be read. SNMP
 // cannot tell whether they may be written too, except by writing.
 func (a *agent) Check(ctx context.Context, plug string) error {
-	doing := "checking outlet " + clip(plug)
-	if err := a.prove(ctx, plug); err != nil {
-		return a.fail(ctx, doing, err)
+	seen, err := a.prove(ctx, plug)
+	if err == nil {
+		if id := seen.session.id; profileOf(id) == nil {
+			a.log.Warn("the PDU's sysObjectID is of no known family: that it is this one is the file's word alone",
+				"device", a.opts.Address, "plug", plug, "profile", seen.family.name, "sysObjectID", id)
+		}
+		err = a.checkControl(ctx, seen)
 	}
-	f := a.s.family
-	if profileOf(a.s.id) == nil {
-		a.log.Warn("the PDU's sysObjectID is of no known family: that it is this one is the file's word alone",
-			"device", a.opts.Address, "plug", plug, "profile", f.name, "sysObjectID", a.s.id)
-	}
-	return a.fail(ctx, doing, a.checkControl(ctx, f, a.s.resolved[plug].outlet))
+	return a.fail(ctx, "checking outlet "+clip(plug), err)
 }
 
 // checkControl reads the control objects, with the community that writes.
-func (a *agent) checkControl(ctx context.Context, f *profile, o outlet) error {
+func (a *agent) checkControl(ctx context.Context, seen sighting) error {
+	f, o := seen.family, seen.outlet
 	objects := []string{f.off.object.at(o)}
 	if on := f.on.object.at(o); on != objects[0] {
 		objects = append(objects, on)
@@ -89,7 +92,7 @@ func (a *agent) checkControl(ctx context.Context, f *profile, o outlet) error {
 	if f.writeOnly {
 		objects = []string{sysObjectID} // the community at least
 	}
-	defer a.writing(a.s)()
+	defer a.writing(seen.session)()
 	v, err := a.get(ctx, objects...)
 	switch {
 	case errors.Is(err, errNoObject):
