@@ -184,7 +184,7 @@ func TestLoadFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg, err := Load(path, testKinds())
-	if err != nil || cfg.Path != path || len(cfg.Warnings) != 0 {
+	if err != nil || cfg.Path != path || len(cfg.Warnings) != 1 {
 		t.Errorf("%+v, %v", cfg, err)
 	}
 }

@@ -34,6 +34,8 @@ type bmcOptions struct {
 	Verify   bool          `toml:"verify" doc:"check the certificate"`
 }
 
+func (o *bmcOptions) Sees() agents.Sees { return agents.SeesMachine }
+
 func (o *bmcOptions) Validate() error {
 	var errs []error
 	if o.Address == "" {

@@ -25,9 +25,9 @@ func TestSamples(t *testing.T) {
 		voters   int
 		warnings string
 	}{
-		"hamgr.toml":    {[]string{"alpha", "beta", "gamma"}, 3, ""},
-		"two-node.toml": {[]string{"alpha", "beta"}, 2, "two voters"},
-		"witness.toml":  {[]string{"alpha", "beta"}, 3, ""},
+		"hamgr.toml":    {[]string{"alpha", "beta", "gamma"}, 3, "the fence devices of alpha, beta, gamma share the power of their node"},
+		"two-node.toml": {[]string{"alpha", "beta"}, 2, "the fence devices of alpha, beta share the power of their node, two voters"},
+		"witness.toml":  {[]string{"alpha", "beta"}, 3, "the fence devices of alpha, beta share the power of their node"},
 	} {
 		cfg := parseSample(t, name, readSample(t, name))
 		if !slices.Equal(cfg.Members(), want.members) || len(cfg.Voters()) != want.voters || len(cfg.Groups) != 1 || len(cfg.Groups[0].Resources) != 2 {
