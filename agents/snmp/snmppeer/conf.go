@@ -2,9 +2,11 @@ package snmppeer
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -93,18 +95,37 @@ func find(name string) (string, error) {
 	return "", fmt.Errorf("%s is missing: install the Debian packages snmpd and perl-base", name)
 }
 
+// freePort is one below those that the kernel hands out, so that nobody gets it by accident
+// while the PDU restarts.
 func freePort(tb testing.TB) int {
 	tb.Helper()
-	c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		tb.Fatal(err)
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		c, err := net.ListenUDP("udp4", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port})
+		if err == nil {
+			c.Close()
+			return port
+		}
 	}
-	defer c.Close()
-	return c.LocalAddr().(*net.UDPAddr).Port
+	tb.Fatal("no free port")
+	return 0
 }
 
-// bound reports whether a process listens on the UDP port of 127.0.0.1.
-func bound(port int) bool {
+// listens reports whether the process has the UDP port of 127.0.0.1: another one's would not
+// do. The columns of /proc/net/udp are those of proc_net_udp(5).
+func listens(pid, port int) bool {
 	b, _ := os.ReadFile("/proc/net/udp")
-	return strings.Contains(string(b), fmt.Sprintf(": 0100007F:%04X ", port))
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) < 10 || f[1] != fmt.Sprintf("0100007F:%04X", port) {
+			continue
+		}
+		files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
+		for _, file := range files {
+			if to, _ := os.Readlink(file); to == "socket:["+f[9]+"]" {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -215,7 +215,7 @@ func (p *PDU) start() error {
 	}
 	p.cmd = cmd
 	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(5 * time.Millisecond) {
-		if bound(p.port) {
+		if listens(cmd.Process.Pid, p.port) {
 			return nil
 		}
 		if state, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", cmd.Process.Pid)); err != nil || bytes.Contains(state, []byte(") Z ")) {
