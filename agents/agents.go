@@ -109,6 +109,13 @@ type Observer interface {
 	Sees() Sees
 }
 
+// Plugged is implemented by Options whose agents can tell a plug's spelling before they see the device.
+type Plugged interface {
+	// Plug gives the one spelling of a plug, so that two spellings of one are not taken for two plugs; an
+	// error, if it can be no plug of such a device.
+	Plug(plug string) (same string, err error)
+}
+
 // Options are the keys of one device in hamgr.toml, as a pointer to a struct
 // whose fields carry the tags `toml:"key"` and `doc:"what it is"`; the struct
 // comes from Kind.Options with its defaults filled in. A field of type Secret with

@@ -45,6 +45,14 @@ type Options struct {
 // Sees says that a BMC reads the machine itself.
 func (o *Options) Sees() agents.Sees { return agents.SeesMachine }
 
+// Plug says that there are none: a BMC powers one machine.
+func (o *Options) Plug(plug string) (string, error) {
+	if plug != "" {
+		return "", errAlone
+	}
+	return "", nil
+}
+
 // Validate checks the keys. It touches no network.
 func (o *Options) Validate() error {
 	_, errs := o.endpoint()

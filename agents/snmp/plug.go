@@ -73,6 +73,20 @@ func parsePlug(s string) (plug, error) {
 	return p, nil
 }
 
+// Plug spells "3" and "3=db-psu1" alike: the name is what is expected, not what is switched.
+func (o *Options) Plug(s string) (string, error) {
+	p, err := parsePlug(s)
+	switch {
+	case err != nil:
+		return "", err
+	case p.number != nil:
+		return join(p.number), nil
+	case p.named:
+		return namePrefix + p.word, nil
+	}
+	return p.word, nil
+}
+
 // outlet gives the outlet of a plug by number in a family. Parts that a lone device has but
 // once may be left out.
 func (p plug) outlet(f *profile) (outlet, error) {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/hamgr/hamgr/agents"
 )
 
 func (r *reader) checkDevices(d *draft) {
@@ -45,19 +47,30 @@ func (r *reader) checkPlugs(t *table, dev Device, d *draft) {
 		}
 		for i, plug := range dev.Plugs[name] {
 			line := t.at("plugs", name, i)
-			switch first, taken := owner[plug]; {
+			same, err := spelling(dev, plug)
+			switch first, taken := owner[same]; {
 			case plug == "" || strings.TrimSpace(plug) != plug:
 				r.problemAt(t, line, "plugs", fmt.Sprintf("the plug %q of %q is empty or has blanks around it", plug, name), "write the plug as the device names it")
+			case err != nil:
+				r.problemAt(t, line, "plugs", fmt.Sprintf("the plug %q of %q: %v", plug, name, err), "see hamgr agent describe "+dev.Agent)
 			case taken && first == name:
 				r.problemAt(t, line, "plugs", fmt.Sprintf("the plug %q of %q is there twice", plug, name), "remove one of them")
 			case taken:
 				r.problemAt(t, line, "plugs", fmt.Sprintf("the plug %q of %q is also that of %q: fencing one would cut the other", plug, name, first),
 					"correct the plug of one of them")
 			default:
-				owner[plug] = name
+				owner[same] = name
 			}
 		}
 	}
+}
+
+// spelling gives the one spelling of a plug, as far as the agent knows it.
+func spelling(dev Device, plug string) (string, error) {
+	if p, ok := dev.Options.(agents.Plugged); ok {
+		return p.Plug(plug)
+	}
+	return plug, nil
 }
 
 // plugNodes are the nodes of a plug map in the order of the file.
@@ -188,7 +201,11 @@ func (r *reader) checkSame(d *draft, usedBy map[string][]int) {
 		}
 		for _, node := range slices.Sorted(maps.Keys(plugs)) {
 			for _, plug := range plugs[node] {
-				id := fmt.Sprintf("%s %q", device, plug)
+				same, err := spelling(dev, plug)
+				if err != nil {
+					continue // told with the plugs
+				}
+				id := fmt.Sprintf("%s %q", device, same)
 				other, taken := first[id]
 				if !taken {
 					first[id] = use{t.label, node}

@@ -61,6 +61,15 @@ type pduOptions struct {
 	Address string `toml:"address" doc:"host of the PDU"`
 }
 
+// Plug spells "3" and "3=name" alike.
+func (o *pduOptions) Plug(plug string) (string, error) {
+	number, _, _ := strings.Cut(plug, "=")
+	if number == "0" {
+		return "", errors.New("outlets are counted from 1")
+	}
+	return number, nil
+}
+
 func (o *pduOptions) Validate() error { return nil }
 func (o *pduOptions) Open(*slog.Logger) (agents.Agent, error) {
 	return nil, errors.New("not in this test")
