@@ -31,11 +31,20 @@ type office struct {
 	every   time.Duration // how often those in contact are heard; 0 is at each look
 	lying   bool          // the device says off, and the node runs on
 	applied func()        // is called before a proposer learns that its command is applied
+
+	seed      state.Configure
+	elsewhere coordinator.Elsewhere
+	levels    [][]stonith.Device                                          // of every node
+	off       func(context.Context, stonith.Order) (stonith.Proof, error) // nil is a device that does its work
+	check     func() []stonith.Health
 }
 
 func newOffice(t *testing.T, setup ...state.Command) *office {
 	t.Helper()
-	o := &office{now: &state.State{}, looks: map[string]coordinator.Sighting{}, talking: map[string]bool{}}
+	o := &office{
+		now: &state.State{}, looks: map[string]coordinator.Sighting{}, talking: map[string]bool{},
+		levels: [][]stonith.Device{{{Name: "bmc", Plugs: []string{""}, Timeout: 5 * time.Second}}},
+	}
 	seed := state.Configure{Cluster: "sim", Digest: "1", Groups: []state.ConfigGroup{{Name: "db", Prefer: []string{"beta"}}}}
 	for _, n := range []string{"alpha", "beta", "gamma"} {
 		seed.Nodes = append(seed.Nodes, state.ConfigNode{Name: n, Role: state.Member})
@@ -52,6 +61,7 @@ func newOffice(t *testing.T, setup ...state.Command) *office {
 	for _, c := range setup {
 		o.must(t, c)
 	}
+	o.seed = seed
 	o.open(seed)
 	return o
 }
@@ -60,8 +70,9 @@ func (o *office) open(seed state.Configure) {
 	o.Coordinator = coordinator.New(coordinator.Config{
 		Self: "alpha", Boot: "alpha-1", DetectionTime: time.Second, FenceAction: state.FenceReboot, Seed: seed,
 		Replicated: o, Fencer: o, State: o.state, Look: o.look,
-		Levels: func(string) [][]stonith.Device { return nil },
-		Log:    slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Elsewhere: o.elsewhere,
+		Levels:    func(string) [][]stonith.Device { return o.levels },
+		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 }
 
@@ -139,6 +150,9 @@ func (o *office) Transfer(context.Context) error { return errors.New("nobody to 
 
 func (o *office) Off(ctx context.Context, order stonith.Order) (stonith.Proof, error) {
 	o.set(func() { o.shots = append(o.shots, order) })
+	if o.off != nil {
+		return o.off(ctx, order)
+	}
 	if !o.lying {
 		time.Sleep(100 * time.Millisecond)
 		o.set(func() { o.talking[order.Node] = false })
@@ -148,7 +162,12 @@ func (o *office) Off(ctx context.Context, order stonith.Order) (stonith.Proof, e
 	return stonith.Proof{Node: order.Node, Boot: order.Boot, Op: order.Op, Level: 1, Plugs: []stonith.PlugProof{off}}, nil
 }
 
-func (o *office) Check(context.Context, stonith.Target) []stonith.Health { return nil }
+func (o *office) Check(context.Context, stonith.Target) []stonith.Health {
+	if o.check == nil {
+		return nil
+	}
+	return o.check()
+}
 
 func (o *office) On(context.Context, stonith.Order) error {
 	o.mu.Lock()

@@ -89,7 +89,14 @@ func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
 	if err != nil {
 		return err
 	}
-	if err := c.contradicted(ctx, o, proof); err != nil {
+	if err := covers(c.cfg.Levels(o.Node), o, proof); err != nil {
+		return err
+	}
+	heard := func() (time.Time, bool) {
+		s := c.cfg.Look()[o.Node]
+		return s.Contact, s.Heard
+	}
+	if err := Contradicted(ctx, c.cfg.DetectionTime, proof, heard); err != nil {
 		return err
 	}
 	cmd := state.Command{ShotProven: &state.ShotProven{
@@ -112,17 +119,41 @@ func (c *Coordinator) off(ctx context.Context, o state.Operation) (stonith.Proof
 		return stonith.Proof{}, fmt.Errorf("operation %d is %s's: no way to it", o.ID, o.Executor)
 	}
 	c.tell(o.ID, Progress{Op: o.ID, Phase: o.Phase, Text: o.Executor + " is to do it"})
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go c.guardExecutor(ctx, o.Executor, cancel)
-	proof, err := c.cfg.Elsewhere.Off(ctx, o, machine(c.cfg.State(), o.Node))
-	if gone := context.Cause(ctx); err != nil && errors.Is(gone, errExecutorGone) {
-		return stonith.Proof{}, fmt.Errorf("%w: %w", gone, err)
-	}
+	var proof stonith.Proof
+	err := c.delegate(ctx, o, func(ctx context.Context) (err error) {
+		proof, err = c.cfg.Elsewhere.Off(ctx, o, machine(c.cfg.State(), o.Node))
+		return err
+	})
 	return proof, err
 }
 
-var errExecutorGone = errors.New("the executor does not answer any more")
+// delegate has the operation's executor do its part. It gives up on one that fails itself, or that takes longer
+// than all devices together may.
+func (c *Coordinator) delegate(ctx context.Context, o state.Operation, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	patience := min(stonith.Budget(c.cfg.Levels(o.Node)), longestAttempt) + delegateTimes*c.cfg.DetectionTime
+	ctx, stop := context.WithTimeoutCause(ctx, patience, errExecutorHangs)
+	defer stop()
+	go c.guardExecutor(ctx, o.Executor, cancel)
+	err := do(ctx)
+	if why := context.Cause(ctx); err != nil && (errors.Is(why, errExecutorGone) || errors.Is(why, errExecutorHangs)) {
+		return fmt.Errorf("%s: %w: %w", o.Executor, why, err)
+	}
+	return err
+}
+
+// delegateTimes is for how many detection times beyond the devices' own time an executor is waited for: it asks
+// back, and the answer takes its way.
+const delegateTimes = 3
+
+// longestAttempt keeps what is added to a budget from overflowing.
+const longestAttempt = 24 * time.Hour
+
+var (
+	errExecutorGone  = errors.New("the executor does not answer any more")
+	errExecutorHangs = errors.New("the executor gives no result")
+)
 
 // guardExecutor gives up on an executor that fails itself: the next attempt is another node's. What
 // it had begun is harmless: each of its commands needs this node's word.
@@ -134,27 +165,6 @@ func (c *Coordinator) guardExecutor(ctx context.Context, executor string, giveUp
 		}
 	}
 }
-
-// contradicted refuses a proof against a node that is heard after its power was first read off:
-// the device speaks of another machine, or lies. Of a node that was silent before, that is seen at
-// once; one that was just heard has to stay silent for a while.
-func (c *Coordinator) contradicted(ctx context.Context, o state.Operation, proof stonith.Proof) error {
-	d := c.cfg.DetectionTime
-	off := proof.OffSince()
-	if s := c.cfg.Look()[o.Node]; s.Heard && off.Sub(s.Contact) < d {
-		if !pause(ctx, time.Until(off.Add(d/2))) {
-			return ctx.Err()
-		}
-	}
-	s := c.cfg.Look()[o.Node]
-	if !s.Heard || !s.Contact.After(off) {
-		return nil
-	}
-	return fmt.Errorf("%w: %s says off, but %s was heard %s after that", errConflict,
-		proof.Plugs[0].Device, o.Node, s.Contact.Sub(off).Round(time.Millisecond))
-}
-
-var errConflict = errors.New("device and node contradict each other")
 
 // failedDevices gives what a failed attempt did, device by device.
 func failedDevices(err error) []state.DeviceResult {
@@ -219,7 +229,9 @@ func (c *Coordinator) powerOn(ctx context.Context, o state.Operation) error {
 	if o.Executor == c.cfg.Self || c.cfg.Elsewhere == nil {
 		err = c.cfg.Fencer.On(ctx, c.orderFor(o))
 	} else {
-		err = c.cfg.Elsewhere.On(ctx, o, machine(c.cfg.State(), o.Node))
+		err = c.delegate(ctx, o, func(ctx context.Context) error {
+			return c.cfg.Elsewhere.On(ctx, o, machine(c.cfg.State(), o.Node))
+		})
 	}
 	if err != nil {
 		return err

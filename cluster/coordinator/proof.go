@@ -1,0 +1,59 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/stonith"
+)
+
+// covers refuses a proof that does not speak of every feed of one level, as this node's file has them: an
+// executor that runs with another file may know fewer.
+func covers(levels [][]stonith.Device, o state.Operation, proof stonith.Proof) error {
+	type feed struct{ device, plug string }
+	read := map[feed]bool{}
+	for _, p := range proof.Plugs {
+		read[feed{p.Device, p.Plug}] = true
+	}
+	if proof.Level < 1 || proof.Level > len(levels) || o.Level != 0 && o.Level != proof.Level {
+		return fmt.Errorf("%s proved level %d of %s, which was not asked for: %w", o.Executor, proof.Level, o.Node, errFeeds)
+	}
+	feeds := 0
+	for _, d := range levels[proof.Level-1] {
+		for _, plug := range d.Plugs {
+			if feeds++; !read[feed{d.Name, plug}] {
+				return fmt.Errorf("%s did not read %s, which feeds %s: %w", o.Executor, strings.TrimSpace(d.Name+" "+plug), o.Node, errFeeds)
+			}
+		}
+	}
+	if feeds == 0 {
+		return fmt.Errorf("level %d of %s has no feed: %w", proof.Level, o.Node, errFeeds)
+	}
+	return nil
+}
+
+var errFeeds = errors.New("no proof of every feed: is its configuration file the same?")
+
+// Contradicted refuses a proof against a node that is heard after its power was first read off:
+// the device speaks of another machine, or lies. Of a node that was silent before, that is seen at
+// once; one that was just heard has to stay silent for a while. Heard gives when this node last heard it, if ever.
+func Contradicted(ctx context.Context, detection time.Duration, proof stonith.Proof, heard func() (time.Time, bool)) error {
+	off := proof.OffSince()
+	if at, ever := heard(); ever && off.Sub(at) < detection {
+		if !pause(ctx, time.Until(off.Add(detection/2))) {
+			return ctx.Err()
+		}
+	}
+	at, ever := heard()
+	if !ever || !at.After(off) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s says off, but %s was heard %s after that", errConflict,
+		proof.Plugs[0].Device, proof.Node, at.Sub(off).Round(time.Millisecond))
+}
+
+var errConflict = errors.New("device and node contradict each other")
