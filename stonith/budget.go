@@ -22,12 +22,10 @@ func LevelBudget(levels [][]Device, level int) time.Duration {
 	if level < 1 || level > len(levels) {
 		return 0
 	}
-	var longest, opinion time.Duration
+	var opinion time.Duration
 	for i, devices := range levels {
 		for _, d := range devices {
-			if i == level-1 {
-				longest = max(longest, d.Timeout)
-			} else {
+			if i != level-1 {
 				opinion = max(opinion, opinionShare(d))
 			}
 		}
@@ -35,7 +33,16 @@ func LevelBudget(levels [][]Device, level int) time.Duration {
 	if len(levels[level-1]) == 0 {
 		return 0
 	}
-	return add(longest, opinion)
+	return add(longest(levels[level-1]), opinion)
+}
+
+// longest is the time of a level's slowest device.
+func longest(devices []Device) time.Duration {
+	var longest time.Duration
+	for _, d := range devices {
+		longest = max(longest, d.Timeout)
+	}
+	return longest
 }
 
 // opinionShare is the time that a device has for its second opinion.

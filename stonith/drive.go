@@ -36,7 +36,7 @@ type drive struct {
 	plugs     []*plug
 	commanded bool
 	failed    *DeviceFailure // nil if the goal was reached
-	took      time.Duration
+	took      time.Duration  // without the waits for the level's other devices
 }
 
 // plug is what is known of one plug in this operation.
@@ -67,14 +67,16 @@ func newDrive(op *operation, level int, device Device, second *consultation) *dr
 	return d
 }
 
-// drive takes the device's share of time at most, the waits for its turn included.
+// drive takes the device's share of time at most, the waits for its turn included. If it is done
+// before the level's other devices are off, it looks again when they are: ctx is the level's, and
+// lasts as long as the slowest of them has.
 func (d *drive) drive(ctx context.Context) {
-	begun := time.Now()
-	ctx, cancel := context.WithTimeoutCause(ctx, d.device.Timeout, errOutOfTime)
-	defer cancel()
-	err := d.run(ctx)
-	d.took = time.Since(begun)
+	err := d.share(ctx)
+	for err == nil && d.second.overtaken(ctx, d) {
+		err = d.run(ctx)
+	}
 	if err != nil {
+		d.second.lose()
 		d.failed = d.failure(err)
 		return
 	}
@@ -84,8 +86,16 @@ func (d *drive) drive(ctx context.Context) {
 	}
 }
 
+func (d *drive) share(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.device.Timeout, errOutOfTime)
+	defer cancel()
+	return d.run(ctx)
+}
+
 // run returns nil only when the goal is reached at every plug.
 func (d *drive) run(ctx context.Context) error {
+	begun := time.Now()
+	defer func() { d.took += time.Since(begun) }()
 	if len(d.plugs) == 0 {
 		return fmt.Errorf("no plug: %w", ErrNoDevices)
 	}
@@ -204,7 +214,7 @@ func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err 
 	if !d.op.goal.twice {
 		return true, nil
 	}
-	d.second.reached(d)
+	d.second.reached(d, latest)
 	defer func() {
 		if !lasts {
 			d.second.left(d)
@@ -213,12 +223,15 @@ func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err 
 	if err := sleep(ctx, max(d.device.Settle, 0)-time.Since(latest)); err != nil {
 		return false, err
 	}
+	asked := time.Now()
 	for _, p := range d.plugs {
 		if err := d.read(ctx, p, true); err != nil {
 			return false, err
 		}
 	}
-	_, lasts = d.reached()
+	if _, lasts = d.reached(); lasts {
+		d.second.confirm(d, asked)
+	}
 	return lasts, nil
 }
 
@@ -333,7 +346,7 @@ func (d *drive) proofs() []PlugProof {
 // failure tells where each plug was left.
 func (d *drive) failure(err error) *DeviceFailure {
 	if err == errOutOfTime {
-		err = fmt.Errorf("not read back %s within %v", d.op.goal.verb, d.device.Timeout)
+		err = fmt.Errorf("not read back %s within %v", d.op.goal.verb, max(d.took.Round(time.Millisecond), d.device.Timeout))
 	}
 	f := &DeviceFailure{Device: d.device.Name, Commanded: d.commanded, Err: err}
 	for _, p := range d.plugs {

@@ -27,6 +27,7 @@ var (
 var (
 	errOutOfTime     = error(silence("out of time"))
 	errNoAnswer      = error(silence("no answer"))
+	errApart         = errors.New("the devices were not read off at the same time")
 	errGateSilent    = errors.New("gate: out of time")
 	errLost          = errors.New("call does not return")
 	errGaveWay       = errors.New("gave way to a fencing order")

@@ -120,11 +120,13 @@ func (op *operation) level(ctx context.Context, level int) ([]PlugProof, []Opini
 	}
 	second := op.consult(ctx, level)
 	defer second.end()
+	driving, cancel := context.WithTimeoutCause(ctx, longest(devices), errOutOfTime)
+	defer cancel()
 	var wg sync.WaitGroup
 	drives := make([]*drive, len(devices))
 	for i, d := range devices {
 		drives[i] = newDrive(op, level, d, second)
-		wg.Go(func() { drives[i].drive(ctx) })
+		wg.Go(func() { drives[i].drive(driving) })
 	}
 	wg.Wait()
 	for _, d := range drives {
@@ -134,7 +136,11 @@ func (op *operation) level(ctx context.Context, level int) ([]PlugProof, []Opini
 	}
 	var opinions []Opinion
 	var against string
-	if failure.Devices == nil {
+	switch {
+	case failure.Devices != nil:
+	case op.goal.twice && !second.together():
+		failure.Err = errApart
+	default:
 		opinions, against, failure.Err = second.judge(ctx)
 	}
 	var plugs []PlugProof

@@ -24,9 +24,8 @@ type consultation struct {
 	level int
 	asked []witness
 
-	mu sync.Mutex
+	feeds
 	// Guarded by mu:
-	off   map[*drive]bool
 	round *round // nil unless all read off
 }
 
@@ -45,7 +44,7 @@ type round struct {
 
 // consult prepares the second opinion on a level.
 func (op *operation) consult(ctx context.Context, level int) *consultation {
-	c := &consultation{op: op, ctx: ctx, level: level, off: map[*drive]bool{}}
+	c := &consultation{op: op, ctx: ctx, level: level, feeds: newFeeds(len(op.order.Levels[level-1]))}
 	own := map[[2]string]bool{}
 	for _, d := range op.order.Levels[level-1] {
 		for _, plug := range d.Plugs {
@@ -67,12 +66,11 @@ func (op *operation) consult(ctx context.Context, level int) *consultation {
 	return c
 }
 
-// reached tells that all plugs of a device read off.
-func (c *consultation) reached(d *drive) {
+// reached tells that all plugs of a device read off, the last of them since then.
+func (c *consultation) reached(d *drive, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.off[d] = true
-	if len(c.off) < len(c.op.order.Levels[c.level-1]) {
+	if !c.arrive(d, since) || !c.all() {
 		return
 	}
 	ctx, cancel := context.WithCancel(c.ctx)
@@ -88,7 +86,7 @@ func (c *consultation) reached(d *drive) {
 func (c *consultation) left(d *drive) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.off, d)
+	c.leave(d)
 	if c.round != nil {
 		c.round.cancel()
 		c.round = nil

@@ -301,16 +301,26 @@ func (r *run) checkOutcome() {
 		first += len(level)
 	}
 	plugs := r.proof.Plugs
+	var all, again time.Time // when the last plug was first read off; when the first was last asked
 	for i, d := range r.levels[r.proof.Level-1] {
 		for _, p := range d.Plugs {
 			if len(plugs) == 0 || plugs[0].Device != d.Name || plugs[0].Plug != p {
 				r.wrong("no proof of plug %s at %s", p, d.Name)
 				return
 			}
-			r.checkPlug(d, r.devices[first+i], plugs[0])
+			off, asked := r.checkPlug(d, r.devices[first+i], plugs[0])
+			if off.After(all) {
+				all = off
+			}
+			if again.IsZero() || asked.Before(again) {
+				again = asked
+			}
 			plugs = plugs[1:]
 		}
 		r.checkIdentity(first + i)
+	}
+	if again.Before(all) {
+		r.wrong("proven by plugs that were not off together: one was last asked %v before the last one was off", all.Sub(again))
 	}
 	r.checkOpinions(first)
 }
@@ -360,7 +370,8 @@ func (r *run) checkOpinions(first int) {
 	}
 }
 
-func (r *run) checkPlug(d stonith.Device, truth *fake.Device, p stonith.PlugProof) {
+// checkPlug gives when the first of the reads that prove was answered, and when the last was asked.
+func (r *run) checkPlug(d stonith.Device, truth *fake.Device, p stonith.PlugProof) (off, asked time.Time) {
 	var reads []fake.Call
 	commanded := false
 	for _, c := range truth.Calls() {
@@ -378,7 +389,7 @@ func (r *run) checkPlug(d stonith.Device, truth *fake.Device, p stonith.PlugProo
 	}
 	if row < 2 {
 		r.wrong("%s plug %s: proven by %d reads", d.Name, p.Plug, row)
-		return
+		return off, asked
 	}
 	reads = reads[len(reads)-row:]
 	one, two := reads[0], reads[len(reads)-1]
@@ -393,6 +404,7 @@ func (r *run) checkPlug(d stonith.Device, truth *fake.Device, p stonith.PlugProo
 			r.wrong("%s plug %s: was on when read off", d.Name, p.Plug)
 		}
 	}
+	return one.At.Add(one.Took), two.At
 }
 
 // wasOff reports whether a plug was off at the instant, or changed in it.
