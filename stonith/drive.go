@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
@@ -48,6 +49,7 @@ type plug struct {
 	took time.Duration
 	// lasting is how many reads in a row failed in a way that asking again does not change.
 	lasting int
+	named   bool // the device named the target when last asked, or need not be asked
 	// since is the moment after the first of an unbroken row of reads that gave the
 	// goal; zero if the last read did not give it.
 	since      time.Time
@@ -105,7 +107,7 @@ func (d *drive) run(ctx context.Context) error {
 	}
 	defer s.end()
 	d.session = s
-	if err := d.identify(ctx); err != nil {
+	if err := d.identify(ctx, d.plugs); err != nil {
 		return err
 	}
 	for pause := pollFirst; ; {
@@ -132,10 +134,11 @@ func (d *drive) run(ctx context.Context) error {
 }
 
 // identify refuses a device that powers another machine, before anything is asked of it or believed.
-func (d *drive) identify(ctx context.Context) error {
+func (d *drive) identify(ctx context.Context, plugs []*plug) error {
 	until := time.Now().Add(identityShare(d.device))
-	for _, p := range d.plugs {
+	for _, p := range plugs {
 		err := d.session.identify(ctx, d.op.order.Machine, time.Until(until), p.name)
+		p.named = err == nil
 		if err == nil {
 			continue
 		}
@@ -220,6 +223,10 @@ func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err 
 			d.second.left(d)
 		}
 	}()
+	// Who answered in the beginning need not be who answers now: two BMCs may have one address.
+	if err := d.identify(ctx, slices.DeleteFunc(slices.Clone(d.plugs), func(p *plug) bool { return !p.named })); err != nil {
+		return false, err
+	}
 	if err := sleep(ctx, max(d.device.Settle, 0)-time.Since(latest)); err != nil {
 		return false, err
 	}
