@@ -119,7 +119,7 @@ func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.hellos[from]
-	now := heard{boot: h.Boot, digest: h.Digest, at: time.Now(), applied: h.Applied, stuck: was.stuck}
+	now := heard{boot: h.Boot, digest: h.Digest, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
 	switch {
 	case h.Relayed: // the link between this node and that one is cut, and the log with it
 		now.stuck = time.Time{}

@@ -92,11 +92,7 @@ func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
 	if err := covers(c.cfg.Levels(o.Node), o, proof); err != nil {
 		return err
 	}
-	heard := func() (time.Time, bool) {
-		s := c.cfg.Look()[o.Node]
-		return s.Contact, s.Heard
-	}
-	if err := Contradicted(ctx, c.cfg.DetectionTime, proof, heard); err != nil {
+	if err := c.contradicted(ctx, o, proof); err != nil {
 		return err
 	}
 	cmd := state.Command{ShotProven: &state.ShotProven{
@@ -225,6 +221,9 @@ func evidence(p stonith.Proof) []string {
 
 // powerOn ends an operation by switching its node on.
 func (c *Coordinator) powerOn(ctx context.Context, o state.Operation) error {
+	if err := c.drained(ctx, o); err != nil {
+		return err
+	}
 	var err error
 	if o.Executor == c.cfg.Self || c.cfg.Elsewhere == nil {
 		err = c.cfg.Fencer.On(ctx, c.orderFor(o))
@@ -240,6 +239,15 @@ func (c *Coordinator) powerOn(ctx context.Context, o state.Operation) error {
 		return fmt.Errorf("%s is on, but that was not committed: %w", o.Node, err)
 	}
 	c.cfg.Log.Info("node powered on", "node", o.Node, "op", o.ID)
+	return nil
+}
+
+// drained waits until no off of an earlier executor can be on its way any more: of one that was given leave and
+// then lost. The executor itself sees to its own.
+func (c *Coordinator) drained(ctx context.Context, o state.Operation) error {
+	if o.Attempts > 1 && !pause(ctx, longest(c.cfg.Levels(o.Node))) {
+		return ctx.Err()
+	}
 	return nil
 }
 

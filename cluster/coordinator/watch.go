@@ -30,6 +30,7 @@ type heard struct {
 	digest  string
 	at      time.Time
 	applied uint64
+	relayed bool // by a third node
 	// since when the node applies nothing although there is something to apply; zero while
 	// it keeps up.
 	stuck time.Time
