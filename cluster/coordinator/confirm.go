@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
 	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/stonith"
 )
 
 // ErrAlive: something says that the node is not down; nothing was done.
@@ -55,7 +57,8 @@ func (c *Coordinator) Confirm(ctx context.Context, word state.Confirm) (state.Op
 	return state.Operation{ID: res.Op, Node: word.Node, Boot: word.Boot}, nil
 }
 
-// signsOfLife asks every node and every device whether the node is alive, all at once.
+// signsOfLife asks every device and every node whether the node is alive. Devices may take long, so they come
+// first: what the nodes heard meanwhile counts.
 func (c *Coordinator) signsOfLife(ctx context.Context, node string) (signs, silence []string) {
 	var (
 		mu sync.Mutex
@@ -78,9 +81,8 @@ func (c *Coordinator) signsOfLife(ctx context.Context, node string) (signs, sile
 		}
 		say(age < limit, "%s heard it %s ago", by, age.Round(time.Millisecond))
 	}
-	own := c.cfg.Look()[node]
-	heard(c.cfg.Self, time.Since(own.Contact), own.Heard)
 	readers := c.readers(node)
+	c.askDevices(ctx, readers, node, say)
 	for _, reader := range readers {
 		if reader == c.cfg.Self {
 			continue
@@ -96,37 +98,82 @@ func (c *Coordinator) signsOfLife(ctx context.Context, node string) (signs, sile
 			heard(reader, age, ever)
 		})
 	}
-	wg.Go(func() { c.askDevices(ctx, readers, node, say) })
 	wg.Wait()
+	own := c.cfg.Look()[node]
+	heard(c.cfg.Self, time.Since(own.Contact), own.Heard)
 	return signs, silence
 }
 
-// askDevices has the node's devices read, by the first reader that gets an answer of each.
+// feed is one plug of one device.
+type feed struct{ device, plug string }
+
+func (f feed) String() string { return strings.TrimSpace(f.device + " " + f.plug) }
+
+// askDevices has the node's devices read, by the first reader that gets an answer of each. Where shots
+// keep one busy, what they read there counts.
 func (c *Coordinator) askDevices(ctx context.Context, readers []string, node string, say func(bool, string, ...any)) {
-	ctx, cancel := context.WithTimeout(ctx, longest(c.cfg.Levels(node))+c.cfg.DetectionTime)
+	levels := c.cfg.Levels(node)
+	ctx, cancel := context.WithTimeout(ctx, longest(levels)+c.cfg.DetectionTime)
 	defer cancel()
-	type plug struct{ device, plug string }
-	answered, open := map[plug]bool{}, map[plug]string{}
+	feeds := feedsOf(levels)
+	answers := map[feed]stonith.Health{}
+	known := func(f feed) bool { a, ok := answers[f]; return ok && a.State != agents.Unknown }
 	for _, reader := range readers {
 		for _, h := range c.checkDevices(ctx, reader, node) {
-			key := plug{h.Device, h.Plug}
-			switch {
-			case answered[key]:
-			case h.State == agents.Unknown:
-				open[key] = fmt.Sprintf("%s gives no state to %s: %s", strings.TrimSpace(h.Device+" "+h.Plug), reader, h.Error)
-			default:
-				answered[key] = true
-				delete(open, key)
-				say(h.State == agents.On, "%s says %s", strings.TrimSpace(h.Device+" "+h.Plug), h.State)
+			if f := (feed{h.Device, h.Plug}); !h.GaveWay && !known(f) {
+				answers[f] = h
 			}
 		}
-		if len(answered) > 0 && len(open) == 0 {
-			return
+		if !slices.ContainsFunc(feeds, func(f feed) bool { return !known(f) }) {
+			break
 		}
 	}
-	for _, why := range open {
-		say(false, "%s", why)
+	op := c.cfg.State().OpenOperation(node)
+	for _, f := range feeds {
+		switch h, asked := answers[f]; {
+		case known(f):
+			say(h.State == agents.On, "%s says %s", f, h.State)
+		case asked:
+			say(false, "%s gives no state: %s", f, h.Error)
+		case op == nil:
+			say(true, "%s is in use and could not be asked: try again", f)
+		default:
+			on, read := lastRead(op, f)
+			switch {
+			case !read:
+				say(true, "operation %d is at %s, and has read nothing yet: try again", op.ID, f)
+			case on:
+				say(true, "%s said on in the last attempt of operation %d", f, op.ID)
+			default:
+				say(false, "%s did not say on in the last attempt of operation %d", f, op.ID)
+			}
+		}
 	}
+}
+
+// lastRead is whether a feed was on when an executor of the operation read it last, for any of them.
+func lastRead(o *state.Operation, f feed) (on, read bool) {
+	seen := map[string]bool{}
+	for _, a := range slices.Backward(o.Trail) {
+		for _, d := range a.Devices {
+			if d.Device == f.device && d.Plug == f.plug && !seen[a.Executor] {
+				seen[a.Executor], read = true, true
+				on = on || d.State == agents.On.String()
+			}
+		}
+	}
+	return on, read
+}
+
+func feedsOf(levels [][]stonith.Device) (feeds []feed) {
+	for _, level := range levels {
+		for _, d := range level {
+			for _, plug := range d.Plugs {
+				feeds = append(feeds, feed{d.Name, plug})
+			}
+		}
+	}
+	return feeds
 }
 
 // SetStandby has a node hold no groups, or hold them again.

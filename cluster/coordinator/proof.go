@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/state"
@@ -14,23 +13,20 @@ import (
 // covers refuses a proof that does not speak of every feed of one level, as this node's file has them: an
 // executor that runs with another file may know fewer.
 func covers(levels [][]stonith.Device, o state.Operation, proof stonith.Proof) error {
-	type feed struct{ device, plug string }
+	if proof.Level < 1 || proof.Level > len(levels) || o.Level != 0 && o.Level != proof.Level {
+		return fmt.Errorf("%s proved level %d of %s, which was not asked for: %w", o.Executor, proof.Level, o.Node, errFeeds)
+	}
 	read := map[feed]bool{}
 	for _, p := range proof.Plugs {
 		read[feed{p.Device, p.Plug}] = true
 	}
-	if proof.Level < 1 || proof.Level > len(levels) || o.Level != 0 && o.Level != proof.Level {
-		return fmt.Errorf("%s proved level %d of %s, which was not asked for: %w", o.Executor, proof.Level, o.Node, errFeeds)
-	}
-	feeds := 0
-	for _, d := range levels[proof.Level-1] {
-		for _, plug := range d.Plugs {
-			if feeds++; !read[feed{d.Name, plug}] {
-				return fmt.Errorf("%s did not read %s, which feeds %s: %w", o.Executor, strings.TrimSpace(d.Name+" "+plug), o.Node, errFeeds)
-			}
+	feeds := feedsOf(levels[proof.Level-1 : proof.Level])
+	for _, f := range feeds {
+		if !read[f] {
+			return fmt.Errorf("%s did not read %s, which feeds %s: %w", o.Executor, f, o.Node, errFeeds)
 		}
 	}
-	if feeds == 0 {
+	if len(feeds) == 0 {
 		return fmt.Errorf("level %d of %s has no feed: %w", proof.Level, o.Node, errFeeds)
 	}
 	return nil
