@@ -37,6 +37,7 @@ type office struct {
 	levels    [][]stonith.Device                                          // of every node
 	off       func(context.Context, stonith.Order) (stonith.Proof, error) // nil is a device that does its work
 	check     func() []stonith.Health
+	lose      func(state.Command) bool // the answer to its commit
 }
 
 func newOffice(t *testing.T, setup ...state.Command) *office {
@@ -135,6 +136,9 @@ func (o *office) Propose(ctx context.Context, b []byte) (any, uint64, error) {
 	o.Wake() // as every applied entry does
 	if o.applied != nil {
 		o.applied()
+	}
+	if o.lose != nil && o.lose(cmd) {
+		return nil, 0, errors.New("unknown outcome")
 	}
 	return res, index, nil
 }

@@ -131,3 +131,36 @@ func TestHungExecutor(t *testing.T) {
 		})
 	})
 }
+
+// TestStricterOrderUnderWay: an operator takes over the cluster's reboot while it is being carried out, and wants the
+// node to stay off. It is the same shot: nothing is refused or begun anew.
+func TestStricterOrderUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		op := o.must(t, state.Command{Order: &state.Order{Node: "beta", Boot: "beta-1", Action: state.FenceReboot, Reason: "silent", By: state.ByCluster}})
+		o.must(t, state.Command{Shoot: &state.Shoot{Op: op, Executor: "alpha"}})
+		before := *o.state().Operations[op]
+		o.must(t, state.Command{Order: &state.Order{Node: "beta", Boot: "beta-1", Action: state.FenceOff, Reason: "smoke", By: "anna"}})
+		o.leads = true
+		if err := o.Stands(t.Context(), before, "alpha"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCommitOfProofOfUnknownOutcome: the answer to the commit of a proof is lost, but not the commit. The
+// operation has not failed.
+func TestCommitOfProofOfUnknownOutcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t)
+		op := o.must(t, state.Command{Order: &state.Order{Node: "beta", Boot: "beta-1", Action: state.FenceReboot, Reason: "silent", By: "anna"}})
+		o.leads = true
+		o.talking["beta"] = false
+		o.looks["beta"] = coordinator.Sighting{Gossip: "dead", GossipBoot: "beta-1", Heard: true, Contact: time.Now()}
+		o.lose = func(c state.Command) bool { return c.ShotProven != nil }
+		o.act(t.Context(), time.Minute)
+		if now := o.state().Operations[op]; now.Phase != state.Done || now.Failures > 0 {
+			t.Errorf("%+v", *now)
+		}
+	})
+}

@@ -62,7 +62,7 @@ func (c *Coordinator) attempt(ctx context.Context, o state.Operation) {
 		err = c.powerOff(ctx, o)
 	}
 	over()
-	if err == nil || ctx.Err() != nil {
+	if err == nil || ctx.Err() != nil || c.cameThrough(ctx, o) {
 		return
 	}
 	c.cfg.Log.Error("fencing attempt failed", "node", o.Node, "boot", o.Boot, "op", o.ID, "action", o.Action, "executor", o.Executor, "attempt", o.Attempts, "err", err)
@@ -71,6 +71,16 @@ func (c *Coordinator) attempt(ctx context.Context, o state.Operation) {
 		c.cfg.Log.Warn("failed attempt not recorded", "op", o.ID, "err", err)
 	}
 	pause(ctx, retryPause(o.Failures))
+}
+
+// cameThrough reports whether an attempt that ended with an error was committed as a success after all: the outcome
+// of a commit may be unknown in time.
+func (c *Coordinator) cameThrough(ctx context.Context, o state.Operation) bool {
+	if c.barrier(ctx) != nil {
+		return false
+	}
+	now := c.cfg.State().Operations[o.ID]
+	return now == nil || !now.Open() || now.PowersOn() != o.PowersOn()
 }
 
 func retryPause(failures int) time.Duration {
@@ -272,7 +282,7 @@ func (c *Coordinator) Stands(ctx context.Context, o state.Operation, executor st
 	s := c.cfg.State()
 	now := s.Operations[o.ID]
 	switch {
-	case now == nil || !now.Open() || now.Phase != o.Phase || now.Action != o.Action || now.Node != o.Node:
+	case now == nil || !now.Open() || now.PowersOn() != o.PowersOn() || now.Node != o.Node:
 		return fmt.Errorf("operation %d is over", o.ID)
 	case now.Executor != executor:
 		return fmt.Errorf("operation %d is %s's now", o.ID, now.Executor)
