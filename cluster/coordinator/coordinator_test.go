@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -377,4 +378,27 @@ func TestStandsForItsExecutorOnly(t *testing.T) {
 			t.Error("another boot than the committed one may be shot")
 		}
 	})
+}
+
+// TestOddMachineDoesNotFillTheLog: the firmware says of itself what is no text, or more than is kept. It is
+// noted once, and not again with each greeting.
+func TestOddMachineDoesNotFillTheLog(t *testing.T) {
+	for name, serial := range map[string]string{
+		"no text": "SN\xff\xff\xff", "control characters": "SN\x01\x02", "long": strings.Repeat("<&>", 85),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := newOffice(t)
+				o.leads = true
+				for range 20 {
+					if _, err := o.Hello(t.Context(), "beta", coordinator.Hello{Boot: "beta-1", Applied: o.state().Applied, Machine: state.Machine{Serial: serial}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if o.commits != 1 {
+					t.Errorf("%d entries, machine %q", o.commits, o.state().Nodes["beta"].Machine)
+				}
+			})
+		})
+	}
 }

@@ -63,7 +63,7 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 		}
 	}
 	c.noteHello(from, h, s.Applied)
-	if n.Boot != h.Boot || n.Session != h.Session || !n.Up || h.Machine != (state.Machine{}) && h.Machine != n.Machine ||
+	if n.Boot != h.Boot || n.Session != h.Session || !n.Up || h.Machine != (state.Machine{}) && h.Machine.Kept() != n.Machine ||
 		!maps.Equal(found(s, from), unheld(s, from, h)) {
 		join := state.Join{Node: from, Boot: h.Boot, Session: h.Session, Found: h.Found, Machine: h.Machine}
 		if _, err := c.commit(ctx, state.Command{Join: &join}); err != nil {

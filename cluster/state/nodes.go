@@ -110,10 +110,15 @@ func (t *step) join(c *Join) error {
 	}
 	n.Up, n.Left, n.Session = true, false, c.Session
 	if c.Machine != (Machine{}) {
-		n.Machine = Machine{UUID: clip(c.Machine.UUID, maxText), Serial: clip(c.Machine.Serial, maxText)}
+		n.Machine = c.Machine.Kept()
 	}
 	t.noteFound(c)
 	return nil
+}
+
+// Kept is the machine as the state keeps it: firmware may call itself what is no text, or has no end.
+func (m Machine) Kept() Machine {
+	return Machine{UUID: clip(m.UUID, maxText), Serial: clip(m.Serial, maxText)}
 }
 
 // endBoot voids all that the node held in its current boot, by the proof.
