@@ -77,6 +77,17 @@ func (a address) reference(ref string) (string, error) {
 	return clean.RequestURI(), nil
 }
 
+// samePath reports whether a link of a document leads to the path uri. A slash at the end makes no
+// difference, nor do capital letters, which some BMCs take for small ones.
+func (a address) samePath(link, uri string) bool {
+	plain := func(uri string) string {
+		path, _, _ := strings.Cut(uri, "?")
+		return strings.TrimSuffix(path, "/")
+	}
+	link, err := a.reference(link)
+	return err == nil && strings.EqualFold(plain(link), plain(uri))
+}
+
 // checkRedirect follows a read to another path of the same BMC (/redfish/v1 to /redfish/v1/).
 // It follows no command, and nothing to elsewhere: net/http would carry X-Auth-Token along.
 func (a address) checkRedirect(req *http.Request, via []*http.Request) error {

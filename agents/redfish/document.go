@@ -18,7 +18,8 @@ const (
 
 // computerSystem is what is used of a ComputerSystem document, or of a Chassis.
 type computerSystem struct {
-	uri        string
+	uri        string // that was asked for
+	self       string // that the document bears
 	chassis    bool
 	id         string
 	uuid       string
@@ -107,6 +108,7 @@ func parseSystem(uri string, doc []byte) (*computerSystem, error) {
 	}
 	s := &computerSystem{
 		uri:     uri,
+		self:    text(m, "@odata.id"),
 		chassis: kind == "Chassis",
 		id:      text(m, "Id"),
 		uuid:    text(m, "UUID"),

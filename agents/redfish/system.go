@@ -76,10 +76,16 @@ func (a *agent) read(ctx context.Context, uri string) (*computerSystem, error) {
 		return nil, err
 	}
 	s, err := parseSystem(uri, doc)
-	if err == nil && etag != "" {
+	if err != nil {
+		return nil, err
+	}
+	if s.self != "" && !a.base.samePath(s.self, uri) {
+		return nil, fmt.Errorf("%w: asked for %s, the BMC answers with %s", ErrSystem, uri, clip(s.self, 120))
+	}
+	if etag != "" {
 		s.etag = etag
 	}
-	return s, err
+	return s, nil
 }
 
 // discover finds the one host that is called name, or the only one if name is empty.

@@ -26,6 +26,33 @@ func twoNodes(c *redfishsim.Config) {
 	c.Mode.Shuffle = true // gofish trap 5: the order changes between calls
 }
 
+// TestAnotherSystemsDocument: what is read must be the document that was asked for. A redirect, or a
+// BMC that mixes up its hosts, may bring that of another one, which is off.
+func TestAnotherSystemsDocument(t *testing.T) {
+	const asked = "/redfish/v1/Systems/Node0"
+	other := `{"@odata.type":"#ComputerSystem.v1_16_0.ComputerSystem","@odata.id":"/redfish/v1/Systems/Node1","Id":"Node1","PowerState":"Off",` +
+		`"Actions":{"#ComputerSystem.Reset":{"target":"/redfish/v1/Systems/Node1/Actions/ComputerSystem.Reset"}}}`
+	for name, fault := range map[string]redfishsim.Fault{
+		"redirected": redfishsim.Redirect(307, "/redfish/v1/Systems/Node1"),
+		"mixed up":   redfishsim.Document("application/json", other),
+	} {
+		for _, system := range []string{asked, asked + "/"} {
+			bmc := startBMC(t, twoNodes)
+			o := options(bmc)
+			o.System = system
+			a := open(t, o)
+			bmc.SetFault(redfishsim.AtSystem, redfishsim.Times(1, fault))
+			if r, err := a.Status(within(t, 5*time.Second), ""); !errors.Is(err, ErrSystem) || r.State != agents.Unknown {
+				t.Errorf("%s, %s: %v, %v, while it is on", name, system, r, err)
+			}
+			bmc.SetFault(redfishsim.AtSystem, redfishsim.Times(1, fault))
+			if err := a.Off(within(t, 5*time.Second), ""); !errors.Is(err, ErrSystem) {
+				t.Errorf("%s, %s: off: %v", name, system, err)
+			}
+		}
+	}
+}
+
 // TestWhichSystem: a plug or the key system names exactly one host, or nothing is done.
 func TestWhichSystem(t *testing.T) {
 	for name, c := range map[string]struct {
