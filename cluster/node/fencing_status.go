@@ -40,6 +40,26 @@ func rehearsal(n *state.Node, device string, level int) api.Rehearsal {
 	return r
 }
 
+// operationProblem says what is wrong with an open operation, and what to do; empty if nothing is.
+func operationProblem(o *state.Operation, waits obstacle) (text, cure string) {
+	failed := o.Failures > 0 && o.Error != "" // a proof takes the error of the attempts before it away
+	switch {
+	case failed && o.Phase == state.ProvenOff:
+		return fmt.Sprintf("%s is fenced, but does not come on again: %s", o.Node, o.Error), "switch it on: hamgr fence on " + o.Node
+	case failed && o.PowersOn():
+		return fmt.Sprintf("%s was not switched on so far: %s", o.Node, o.Error), "hamgr fence status " + o.Node
+	case failed:
+		text = fmt.Sprintf("fencing of %s fails (%d times): %s", o.Node, o.Failures, o.Error)
+		if waits.Why != "" {
+			text += "; now it waits: " + waits.Why
+		}
+		return text, "what " + o.Node + " holds cannot be taken over before its power is proven off: hamgr fence status " + o.Node
+	case waits.Why != "":
+		return fmt.Sprintf("fencing of %s waits: %s", o.Node, waits.Why), waits.Cure
+	}
+	return "", ""
+}
+
 // fencingProblems says what of the fencing would not do if it were needed now.
 func (n *Node) fencingProblems(nodes []api.NodeStatus, alarm, warn func(text, cure string)) {
 	for _, node := range nodes {

@@ -218,16 +218,10 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 		alarm("this node hears no coordinator: "+orElse(st.Waiting, "a majority of the nodes is missing"), "bring the other nodes back, or their network")
 	}
 	for _, name := range s.NodeNames() {
-		o := s.OpenOperation(name)
-		switch {
-		case o == nil:
-		case o.Failures > 0 && o.Phase == state.Shooting:
-			alarm(fmt.Sprintf("fencing of %s fails (%d times): %s", name, o.Failures, o.Error),
-				"what "+name+" holds cannot be taken over before its power is proven off: hamgr fence status "+name)
-		case o.Failures > 0 && o.Phase == state.ProvenOff:
-			alarm(fmt.Sprintf("%s is fenced, but does not come on again: %s", name, o.Error), "switch it on: hamgr fence on "+name)
-		case outlook.Waits[o.ID].Why != "":
-			alarm(fmt.Sprintf("fencing of %s waits: %s", name, outlook.Waits[o.ID].Why), outlook.Waits[o.ID].Cure)
+		if o := s.OpenOperation(name); o != nil {
+			if text, cure := operationProblem(o, outlook.Waits[o.ID]); text != "" {
+				alarm(text, cure)
+			}
 		}
 	}
 	for _, name := range s.GroupNames() {
