@@ -62,8 +62,12 @@ func operationProblem(o *state.Operation, waits obstacle) (text, cure string) {
 
 // fencingProblems says what of the fencing would not do if it were needed now.
 func (n *Node) fencingProblems(nodes []api.NodeStatus, alarm, warn func(text, cure string)) {
+	there := map[string]bool{}
 	for _, node := range nodes {
-		n.deviceProblems(node, alarm, warn)
+		there[node.Name] = node.State == api.NodeAlive || node.State == api.NodeSuspect
+	}
+	for _, node := range nodes {
+		deviceProblems(node, there, alarm, warn)
 		if why := rehearsalsDue(node.Fencing.Rehearsals, n.Config.Cluster.RehearsalAge); why != "" {
 			warn(fmt.Sprintf("fencing of %s: %s", node.Name, why),
 				fmt.Sprintf("prove that it works: hamgr node standby %s, then hamgr fence rehearse %s", node.Name, node.Name))
@@ -74,11 +78,14 @@ func (n *Node) fencingProblems(nodes []api.NodeStatus, alarm, warn func(text, cu
 	}
 }
 
-// deviceProblems tells of devices in trouble; it is an alarm where no reader could fence the node.
-func (n *Node) deviceProblems(node api.NodeStatus, alarm, warn func(text, cure string)) {
+// deviceProblems tells of devices in trouble; it is an alarm where no reader that is there could fence the node.
+func deviceProblems(node api.NodeStatus, there map[string]bool, alarm, warn func(text, cure string)) {
 	well := map[string]map[int]bool{} // reader and level: every device of it would do
 	var lines []string
 	for _, h := range node.Fencing.Health {
+		if !there[h.ReadBy] {
+			continue // it would shoot nobody now
+		}
 		if well[h.ReadBy] == nil {
 			well[h.ReadBy] = map[int]bool{}
 		}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
@@ -40,6 +41,31 @@ func TestOperationProblem(t *testing.T) {
 			}
 			if c.not != "" && strings.Contains(text, c.not) {
 				t.Errorf("%q says %q", text, c.not)
+			}
+		})
+	}
+}
+
+// TestDeviceProblemsOfThoseWhoAreThere: gamma could fence beta, alpha cannot; when gamma is gone, nobody can.
+func TestDeviceProblemsOfThoseWhoAreThere(t *testing.T) {
+	beta := api.NodeStatus{Name: "beta"}
+	beta.Fencing.Health = []api.DeviceHealth{
+		{Node: "beta", Level: 1, Device: "bmc", ReadBy: "alpha", Trouble: "unreachable"},
+		{Node: "beta", Level: 1, Device: "bmc", ReadBy: "gamma", OK: true},
+	}
+	for name, c := range map[string]struct {
+		there          map[string]bool
+		alarms, warned int
+	}{
+		"both are there": {map[string]bool{"alpha": true, "gamma": true}, 0, 1},
+		"gamma is gone":  {map[string]bool{"alpha": true}, 1, 0},
+		"alpha is gone":  {map[string]bool{"gamma": true}, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var alarms, warned int
+			deviceProblems(beta, c.there, func(string, string) { alarms++ }, func(string, string) { warned++ })
+			if alarms != c.alarms || warned != c.warned {
+				t.Errorf("%d alarms, %d warnings", alarms, warned)
 			}
 		})
 	}
