@@ -69,7 +69,7 @@ func (d *disorder) fault() {
 	n := c.Nodes[d.rng.IntN(len(c.Nodes))]
 	other := c.Nodes[d.rng.IntN(len(c.Nodes))]
 	d.faults++
-	switch d.rng.IntN(16) {
+	switch d.rng.IntN(18) {
 	case 0, 1:
 		c.Crash(n)
 	case 2:
@@ -104,6 +104,10 @@ func (d *disorder) fault() {
 		c.note("network: %.2f lost, %.2f twice", loss, twice)
 		c.Net.Loss(loss)
 		c.Net.Duplicate(twice)
+	case 16, 17:
+		blind := d.rng.IntN(3) > 0
+		c.note("%s reaches the BMC of %s: %t", n, other, !blind)
+		c.Blind(n, other, blind)
 	}
 }
 
@@ -134,6 +138,9 @@ func (d *disorder) heal() {
 	for _, n := range c.Nodes {
 		c.BMC[n].Behave(bmc.Behavior{})
 		c.BMC[n].Release()
+		for _, other := range c.Nodes {
+			c.Blind(n, other, false)
+		}
 		c.Heal(n)
 		c.Thaw(n)
 		c.Boot(n)
