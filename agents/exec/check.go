@@ -59,6 +59,9 @@ func (p program) separator() string {
 	return ","
 }
 
+// isNumber: digits, as in 3, or SWITCH:OUTLET.
+func isNumber(s string) bool { return s != "" && strings.Trim(s, "0123456789:") == "" }
+
 // findPlug looks for a plug, by one of its names, in what the action list printed: a line each, with its number and its name. An
 // agent that cannot list says so in other words, and then nothing can be said.
 func findPlug(r result, names []string, separator string, c censor) error {
@@ -73,6 +76,11 @@ func findPlug(r result, names []string, separator string, c censor) error {
 			columns[i] = strings.TrimSpace(columns[i])
 		}
 		for _, name := range names {
+			columns := columns
+			if isNumber(columns[0]) && isNumber(name) {
+				// The agent takes a number for a number, though another plug be called like it.
+				columns = columns[:1]
+			}
 			if slices.ContainsFunc(columns, func(c string) bool { return strings.EqualFold(c, name) }) {
 				return nil
 			}
