@@ -52,6 +52,7 @@ var internal = []importRule{
 	{"agents", nil, "the contract stands alone"},
 	{"resources/registry", []string{"resources/..."}, "the list of kinds"},
 	{"resources/guard", nil, "the guard serves the side that receives writes, which need not know hamgr"},
+	{"resources/resourcetest", []string{"resources"}, "the conformance suite knows the contract only"},
 	{"resources/internal/...", nil, "what kinds share knows no kind"},
 	{"resources/...", []string{"resources", "resources/internal/..."}, "a kind knows what it manages; neither the cluster nor another kind"},
 	{"resources", nil, "the contract stands alone"},
@@ -75,7 +76,9 @@ var thirdParty = []importRule{
 	{"github.com/stmcginnis/gofish", []string{"agents/redfish"}, "Redfish"},
 	{"github.com/bougou/go-ipmi", []string{"agents/ipmi", "agents/ipmi/ipmipeer"}, "IPMI; its server is one of the peers that the agent is tested against"},
 	{"github.com/gosnmp/gosnmp", []string{"agents/snmp"}, "SNMP"},
-	{"github.com/coreos/go-systemd", []string{"cluster/node", "cmd/hamgr", "resources/systemd"}, "notification of the service manager, and units"},
+	{"github.com/coreos/go-systemd", []string{"cluster/node", "cmd/hamgr", "resources/systemd", "resources/command"}, "notification of the service manager, and units"},
+	{"github.com/godbus/dbus", []string{"resources/systemd", "resources/command"}, "the transport below go-systemd"},
+	{"github.com/vishvananda/netlink", []string{"resources/address"}, "interfaces, addresses and neighbours"},
 	{"golang.org/x/sys", []string{"cluster/...", "resources/...", "agents/redfish/redfishsim", "cmd/hamgr", "cmd/hamgr/demo"}, "the kernel's interface, wherever the standard library ends"},
 }
 

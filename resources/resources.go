@@ -8,6 +8,7 @@ package resources
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -90,11 +91,56 @@ type Options interface {
 	New(Env) (Resource, error)
 }
 
+// Checker is implemented by resources that can tell beforehand, by looking alone, that they would not start
+// here, or must not be managed as they are set up. It changes nothing.
+type Checker interface {
+	Check(ctx context.Context) error
+}
+
+// Whose fault an error is, where a kind can tell: a caller that knows tries elsewhere, or does not. An
+// error that wraps neither may be either.
+var (
+	// ErrNode: this host cannot run the resource now (a disk is gone, a link is down); another one may.
+	ErrNode = errors.New("fault of this node")
+	// ErrSetup: it is set up wrongly, here or in hamgr.toml, and an operator has to mend it.
+	ErrSetup = errors.New("wrong setup")
+	// ErrElsewhere: something outside holds what the resource needs (an address that another host answers
+	// for, a disk that is mounted elsewhere): starting would make two of it.
+	ErrElsewhere = errors.New("held elsewhere")
+)
+
 // Kind is one entry of the registry.
 type Kind struct {
 	Name    string
 	Doc     string
 	Options func() Options
+	// Example is a [[group.resource]] table in TOML, ready to be edited.
+	Example string
+	// Describe, if not nil, describes one of several programs behind the kind, as in
+	// ocf:heartbeat:IPaddr2. It may run that program, within ctx.
+	Describe func(ctx context.Context, program string) (Description, error)
+	// Programs, if not nil, lists those of this host.
+	Programs func() []string
+}
+
+// Description is what is known of a program that a kind drives.
+type Description struct {
+	Program string
+	Doc     string
+	Options []DescribedOption
+	Example string
+	// Notes are what an operator should know before trusting it.
+	Notes []string
+}
+
+// DescribedOption is one option of such a program.
+type DescribedOption struct {
+	Name     string
+	Type     string // in words
+	Default  string
+	Required bool
+	Choices  []string
+	Doc      string
 }
 
 // KeyError says what is wrong with one key of a resource.
