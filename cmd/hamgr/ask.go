@@ -63,7 +63,11 @@ func nodeOf(s api.Status, name string) (api.NodeStatus, error) {
 			return n, nil
 		}
 	}
-	return api.NodeStatus{}, &api.Error{Code: api.ErrNotFound, Message: fmt.Sprintf("there is no node %q", name), Hint: "hamgr status lists the nodes"}
+	var names []string
+	for _, n := range s.Nodes {
+		names = append(names, n.Name)
+	}
+	return api.NodeStatus{}, &api.Error{Code: api.ErrNotFound, Message: fmt.Sprintf("no node is named %q", name), Hint: "the nodes are " + strings.Join(names, ", ")}
 }
 
 // atStake says in words what a node is and holds.

@@ -32,6 +32,10 @@ func (c *canned) Status(context.Context) (api.Status, error) {
 	switch c.kind {
 	case "noquorum":
 		return noQuorum(), nil
+	case "noquorum-self":
+		s = noQuorum()
+		s.Node = "gamma"
+		return s, nil
 	case "dead":
 		gamma.State = api.NodeDead
 	case "self":

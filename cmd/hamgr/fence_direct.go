@@ -82,14 +82,14 @@ func (c *cli) fenceDirectly(ctx context.Context, o fenceOrder, mustAsk bool) err
 			_, err := f.Status(ctx, o.Node) // says it in full
 			return err
 		}
-		c.say("WARNING: --direct goes around the cluster, by %s alone:", o.direct.config)
-		for _, danger := range dangers {
-			c.say("  - %s", danger)
-		}
 		if o.Action != api.ActionOn {
 			if err := c.clusterIsDead(ctx, o); err != nil {
 				return err
 			}
+		}
+		c.say("WARNING: --direct goes around the cluster, by %s alone:", o.direct.config)
+		for _, danger := range dangers {
+			c.say("  - %s", danger)
 		}
 		if mustAsk {
 			question := fmt.Sprintf("%s is fenced by %s; cut its power without the cluster?", o.Node, levels(f.Levels(o.Node)))
@@ -105,8 +105,9 @@ func (c *cli) fenceDirectly(ctx context.Context, o fenceOrder, mustAsk bool) err
 	})
 }
 
-// clusterIsDead refuses a direct shot while a cluster is there that can do it by its own rules. A daemon
-// that does not answer is what --direct is for.
+// clusterIsDead refuses a direct shot while a cluster is there that can do it by its own rules, and one at
+// this host, which may have another name in the configuration. A daemon that does not answer is
+// what --direct is for.
 func (c *cli) clusterIsDead(ctx context.Context, o fenceOrder) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
@@ -119,6 +120,11 @@ func (c *cli) clusterIsDead(ctx context.Context, o fenceOrder) error {
 	case err != nil:
 		c.say("the daemon of this host gives no status, so the cluster counts as dead: %v", err)
 		return nil
+	case status.Node == o.Node:
+		return &api.Error{
+			Code: api.ErrUnsafe, Message: fmt.Sprintf("refused: %s is this host, says its daemon: it could not read back that it is off", o.Node),
+			Hint: "run it on another host",
+		}
 	case status.Quorate && o.direct.force:
 		c.say("the cluster is quorate, and would do this by its own rules; going on, since --force was given")
 		return nil
