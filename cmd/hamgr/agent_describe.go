@@ -59,7 +59,7 @@ func (c *cli) agentDescribeCommand() *cobra.Command {
 		Short: "Show the keys of a fence agent's devices, with an example",
 		Long: "Show the keys of a fence agent's devices, with an example. For an agent that drives foreign\n" +
 			"programs, exec:PROGRAM shows the program's own options, as the program tells them.",
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArg,
 		ValidArgsFunction: completeAgent,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out, err := describeAgent(cmd.Context(), args[0])

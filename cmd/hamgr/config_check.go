@@ -65,7 +65,7 @@ func (c *cli) configCommand() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Find everything that is wrong with a configuration file, and show what follows from it",
 		Long:  "Find everything that is wrong with a configuration file (" + defaultConfig + " if none is named),\nand show the times that follow from it, with the worst case of a failover. Contacts nobody.",
-		Args:  cobra.MaximumNArgs(1),
+		Args:  atMostOneArg,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path := defaultConfig
 			if len(args) > 0 {

@@ -51,7 +51,7 @@ func (c *cli) end(err error) int {
 	if u := (*usageError)(nil); errors.As(err, &u) {
 		e.Code = api.ErrInvalid
 		if e.Hint == "" {
-			e.Hint = "see hamgr help"
+			e.Hint = "see " + or(c.help, "hamgr help")
 		}
 	}
 	if c.json {

@@ -48,7 +48,7 @@ func (c *cli) fenceAction(action, short string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               action + " NODE",
 		Short:             short,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArg,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Node, o.By = args[0], operator()

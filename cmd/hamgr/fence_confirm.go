@@ -23,7 +23,7 @@ func (c *cli) fenceConfirmCommand() *cobra.Command {
 cluster takes your word as the proof, and starts elsewhere what the node held. If the node runs all the
 same, two nodes write, and the data is ruined. Refused (status 5) while any node hears it, or any of its
 fence devices says that it has power. The word is recorded under your name, with what was seen.`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArg,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req.Node, req.By = args[0], operator()

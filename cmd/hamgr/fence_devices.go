@@ -25,7 +25,7 @@ func (c *cli) fenceTestCommand() *cobra.Command {
 		Long: `Have every fence device read by every node that may have to use it: that it answers, that it lets
 the account switch, and that it powers the machine that is meant. Nothing is changed. Ends with
 status 1 if a device would not do. Whether power is really cut only a rehearsal shows.`,
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMostOneArg,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := d.check(); err != nil {

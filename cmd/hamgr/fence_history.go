@@ -21,7 +21,7 @@ func (c *cli) fenceHistoryCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:               "history [NODE]",
 		Short:             "Show the fencing operations that the cluster remembers, newest first",
-		Args:              cobra.MaximumNArgs(1),
+		Args:              atMostOneArg,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)

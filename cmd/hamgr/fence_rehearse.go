@@ -55,7 +55,7 @@ func (c *cli) fenceRehearseCommand() *cobra.Command {
 		Long: `Prove on an empty node that its fence devices really cut its power: for each level of its fencing it
 is really switched off, read back, switched on again, and waited for. The node must be on standby and hold
 no group (hamgr node standby NODE). When and how fast each device did it is recorded, and shown by hamgr status.`,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArg,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			node := args[0]

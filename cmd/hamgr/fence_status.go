@@ -21,7 +21,7 @@ func (c *cli) fenceStatusCommand() *cobra.Command {
 		Use:               "status NODE",
 		Short:             "Read a node's power afresh from its fence devices",
 		Long:              "Read a node's power afresh from its fence devices. Ends with status 1 if a device\ngave no state: then fencing the node may fail.",
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArg,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := d.check(); err != nil {

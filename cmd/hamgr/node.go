@@ -30,7 +30,7 @@ func (c *cli) nodeStandby(verb string, standby bool, short string) *cobra.Comman
 	cmd := &cobra.Command{
 		Use:               verb + " NODE",
 		Short:             short,
-		Args:              cobra.ExactArgs(1),
+		Args:              oneArg,
 		ValidArgsFunction: c.completeNode,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.NodeRequest{Node: args[0], Standby: standby, By: operator()}

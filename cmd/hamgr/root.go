@@ -28,7 +28,8 @@ type cli struct {
 	socket string
 	json   bool
 
-	started bool // the command line was understood
+	started bool   // the command line was understood
+	help    string // how the command tells its usage; empty: hamgr help
 }
 
 // run carries out one command line and gives the exit status.
@@ -38,7 +39,10 @@ func (c *cli) run(ctx context.Context, args []string) int {
 	root.SetIn(c.in)
 	root.SetOut(c.out)
 	root.SetErr(c.err)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
+	if cmd != root {
+		c.help = cmd.CommandPath() + " --help"
+	}
 	if err != nil && !c.started {
 		c.json = c.json || slices.Contains(args, "--json") // parsing may have ended before it
 		err = &usageError{err}
