@@ -263,6 +263,12 @@ var mutants = map[string]struct {
 			return h.Status(ctx, plug)
 		}}
 	}, "status is fresh"},
+	"shows the secret when it is printed": {func(h *honest) agent {
+		return struct {
+			bent
+			password []byte
+		}{bent{honest: h}, []byte(secret)}
+	}, "status is fresh"},
 	"works when closed": {func(h *honest) agent {
 		return bent{honest: h, close: func(context.Context) error { return nil }}
 	}, "use after close"},

@@ -46,6 +46,9 @@ type agent struct {
 	listed map[string]bool // plugs that the device was seen to have
 }
 
+// Format keeps the secrets, which lie in fields that fmt would print, out of every text.
+func (a *agent) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "exec %s", a.opts.Command) }
+
 // program is a fence agent that can be run.
 type program struct {
 	path     string

@@ -58,6 +58,9 @@ type agent struct {
 	closed  bool
 }
 
+// Format keeps the password and the keys, which lie in fields that fmt would print, out of every text.
+func (a *agent) Format(f fmt.State, _ rune) { fmt.Fprintf(f, "ipmi %s", a.target.address) }
+
 // ErrClosed: the handle was closed before.
 var ErrClosed = errors.New("closed")
 
