@@ -151,6 +151,7 @@ func (n *Node) Stop(ctx context.Context) error {
 func (n *Node) Halt(ctx context.Context) error {
 	n.cancel()
 	n.wg.Wait()
+	n.closeDevices(ctx)
 	var errs []error
 	if n.replicated != nil {
 		errs = append(errs, n.replicated.Stop(ctx))
@@ -165,6 +166,19 @@ func (n *Node) Halt(ctx context.Context) error {
 		n.peers.close()
 	}
 	return errors.Join(errs...)
+}
+
+// closeDevices waits for a moment until the fence devices are let go: a session that is left behind on a BMC
+// is missing later.
+func (n *Node) closeDevices(ctx context.Context) {
+	if n.fencer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	if err := n.fencer.Wait(ctx); err != nil {
+		n.Log.Warn("left behind at the end", "err", err)
+	}
 }
 
 // leave says farewell where that is possible at once: another coordinator takes over

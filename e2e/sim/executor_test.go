@@ -81,3 +81,18 @@ func TestLateOffOfEarlierExecutor(t *testing.T) {
 		}
 	})
 }
+
+// TestStoppedDaemonLeavesNoSession: BMCs have few sessions, and keep one that is left behind for minutes. A daemon that is
+// restarted while it reads closes its own.
+func TestStoppedDaemonLeavesNoSession(t *testing.T) {
+	run(t, Options{Cluster: soon}, func(t *testing.T, c *Cluster) {
+		leader := c.Coordinator()
+		target := other(c, leader, "")
+		c.BMC[target].Behave(bmc.Behavior{Answer: 200 * time.Millisecond})
+		c.WaitFor(time.Minute, "a session is open", func() bool { return c.BMC[target].Handles() > 0 })
+		c.StopDaemon(leader)
+		if n := c.BMC[target].Handles(); n > 0 {
+			t.Errorf("%d sessions are left behind", n)
+		}
+	})
+}
