@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -44,7 +45,7 @@ func (c *canned) Status(context.Context) (api.Status, error) {
 		gamma.Standby = true
 	case "unfenced":
 		gamma.Standby, s.Groups, gamma.Fencing.Levels = true, nil, nil
-	case "standby", "standby-stuck", "standby-off-before", "standby-gone", "standby-lost", "standby-refused":
+	case "standby", "standby-stuck", "standby-off-before", "standby-gone", "standby-lost", "standby-refused", "standby-mute", "standby-half-mute":
 		gamma.Standby, s.Groups = true, nil
 		gamma.Boot = fmt.Sprintf("g%d", c.boots)
 		s.Operations = slices.Clone(c.operations)
@@ -164,6 +165,13 @@ func (c *canned) FenceTest(_ context.Context, node string) (api.FenceTest, error
 					h.OK, h.State, h.Trouble, h.Error = false, "unknown", "wrong credentials", "no answer to community\x1b[2J"
 				}
 				t.Devices = append(t.Devices, h)
+				if strings.HasSuffix(c.kind, "-mute") && device == "pdu-a" {
+					h.ReadBy, h.OK, h.State, h.Trouble, h.Error = "beta", false, "unknown", "unreachable", "no route to it"
+					if t.Devices = append(t.Devices, h); c.kind == "standby-mute" {
+						h.ReadBy = "alpha"
+						t.Devices[len(t.Devices)-2] = h
+					}
+				}
 			}
 		}
 	}

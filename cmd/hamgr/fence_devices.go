@@ -53,9 +53,9 @@ status 1 if a device would not do. Whether power is really cut only a rehearsal 
 }
 
 func (c *cli) fenceTest(ctx context.Context, d direct, node string) (test api.FenceTest, err error) {
-	defer c.patience("still reading the fence devices")()
 	if d.on {
 		c.readDirectly()
+		defer c.patience("still reading the fence devices")()
 		err = d.directly(ctx, func(f fencing) error {
 			test, err = f.Test(ctx, node)
 			return err
@@ -64,7 +64,14 @@ func (c *cli) fenceTest(ctx context.Context, d direct, node string) (test api.Fe
 	}
 	client := c.client()
 	defer client.Close()
-	if test, err = client.FenceTest(ctx, node); err != nil {
+	return c.testCluster(ctx, client, node)
+}
+
+// testCluster has the cluster read its devices, and names those that no node read.
+func (c *cli) testCluster(ctx context.Context, client *api.Client, node string) (api.FenceTest, error) {
+	defer c.patience("still reading the fence devices")()
+	test, err := client.FenceTest(ctx, node)
+	if err != nil {
 		return test, err
 	}
 	status, err := client.Status(ctx)
@@ -168,7 +175,7 @@ func unfit(t api.FenceTest) error {
 	case len(t.Devices) == 0:
 		return &outcome{exitFailed, "there is no fence device"}
 	case bad > 0:
-		return &outcome{exitFailed, fmt.Sprintf("%d of %s would not do", bad, plural(len(t.Devices), "reading"))}
+		return &outcome{exitFailed, fmt.Sprintf("%d of %s found trouble", bad, plural(len(t.Devices), "reading"))}
 	}
 	return nil
 }

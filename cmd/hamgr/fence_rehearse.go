@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,6 +77,9 @@ no group (hamgr node standby NODE). When and how fast each device did it is reco
 			if err != nil {
 				return err
 			}
+			if err := c.readable(cmd.Context(), client, plan); err != nil {
+				return err
+			}
 			if !yes {
 				if err := c.agree(cmd.Context(), plan.question()); err != nil {
 					return err
@@ -134,6 +139,41 @@ func mayRehearse(s api.Status, node string, only int) (rehearsalPlan, error) {
 		}
 	}
 	return p, nil
+}
+
+// readable refuses the rehearsal of a device that no node can use just now: it would show nothing, and leave
+// an operation that goes on trying to switch the node on again.
+func (c *cli) readable(ctx context.Context, client *api.Client, p rehearsalPlan) error {
+	test, err := c.testCluster(ctx, client, p.node)
+	if err != nil {
+		return err
+	}
+	var bad []string
+	for _, level := range p.levels {
+		for _, device := range p.fencing[level-1] {
+			if words := hopeless(test, level, device); words != "" {
+				bad = append(bad, fmt.Sprintf("level %d, %s: %s", level, device, words))
+			}
+		}
+	}
+	if bad == nil {
+		return nil
+	}
+	return &api.Error{
+		Code: api.ErrUnsafe, Message: "no rehearsal: " + strings.Join(bad, "; "),
+		Hint: fmt.Sprintf("hamgr fence test %s tells when that is mended; --level N rehearses another level alone", p.node),
+	}
+}
+
+// hopeless is what was found wrong at a plug of the device that no reader found well; nothing if there is none.
+func hopeless(t api.FenceTest, level int, device string) string {
+	for _, h := range t.Devices {
+		well := func(o api.DeviceHealth) bool { return o.OK && o.Level == level && o.Device == device && o.Plug == h.Plug }
+		if h.Level == level && h.Device == device && !slices.ContainsFunc(t.Devices, well) {
+			return strings.TrimPrefix(fmt.Sprintf("plug %s: %s", h.Plug, or(h.Error, verdict(h))), "plug : ")
+		}
+	}
+	return ""
 }
 
 func (p rehearsalPlan) question() string {
