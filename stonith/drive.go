@@ -227,7 +227,7 @@ func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err 
 	if err := d.identify(ctx, slices.DeleteFunc(slices.Clone(d.plugs), func(p *plug) bool { return !p.named })); err != nil {
 		return false, err
 	}
-	if err := sleep(ctx, max(d.device.Settle, 0)-time.Since(latest)); err != nil {
+	if err := sleep(ctx, time.Until(d.second.due(d))); err != nil {
 		return false, err
 	}
 	asked := time.Now()

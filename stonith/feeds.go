@@ -7,8 +7,8 @@ import (
 )
 
 // feeds keeps a level's devices together. A host with several feeds lives as long as one of them has
-// power, so there must be a moment at which all are off: the moment when the last device reads
-// off. Each device's confirming reads have to be asked after that.
+// power, so there must be a time at which all are off. It begins when the last device reads off, and
+// each device's confirming reads have to be asked its settle time after that.
 type feeds struct {
 	devices int
 
@@ -78,7 +78,7 @@ func (f *feeds) overtaken(ctx context.Context, d *drive) bool {
 	}
 	for {
 		f.mu.Lock()
-		again := f.all() && f.confirmed[d].Before(f.latest())
+		again := f.all() && f.confirmed[d].Before(f.settled(d))
 		if again {
 			delete(f.confirmed, d)
 		}
@@ -95,7 +95,7 @@ func (f *feeds) overtaken(ctx context.Context, d *drive) bool {
 	}
 }
 
-// together reports whether there was a moment at which all devices were off.
+// together reports whether there was a time at which all devices were off.
 func (f *feeds) together() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -104,22 +104,28 @@ func (f *feeds) together() bool {
 
 // agreed is together. Called with mu held.
 func (f *feeds) agreed() bool {
-	latest := f.latest()
 	for d := range f.off {
-		if at, ok := f.confirmed[d]; !ok || at.Before(latest) {
+		if f.confirmed[d].Before(f.settled(d)) {
 			return false
 		}
 	}
 	return f.all()
 }
 
-// latest is when the last of those that are off read so. Called with mu held.
-func (f *feeds) latest() time.Time {
+// due is when a device may be asked for what confirms, as far as is known now.
+func (f *feeds) due(d *drive) time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.settled(d)
+}
+
+// settled is due: the last of those that are off has been so for the device's settle time. Called with mu held.
+func (f *feeds) settled(d *drive) time.Time {
 	var latest time.Time
 	for _, since := range f.off {
 		if since.After(latest) {
 			latest = since
 		}
 	}
-	return latest
+	return latest.Add(max(d.device.Settle, 0))
 }
