@@ -87,3 +87,13 @@ func TestOperationNoteSaysThingsOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestBrief(t *testing.T) {
+	long := strings.Repeat("unreachable: ", 40)
+	if got := brief(long); len([]rune(got)) != 240 || !strings.HasSuffix(got, "…") || !strings.HasPrefix(long, strings.TrimSuffix(got, "…")) {
+		t.Errorf("%q", got)
+	}
+	if fits := strings.Repeat("ö", 240); brief(fits) != fits {
+		t.Errorf("%q", brief(fits))
+	}
+}

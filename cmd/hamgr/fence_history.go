@@ -55,7 +55,7 @@ func writeHistory(w io.Writer, h api.FenceHistory, zone *time.Location) {
 	}
 	t := table{{"FENCING", "WHEN", "NODE", "ACTION", "RESULT", "TOOK", "ASKED BY", "EXECUTOR", "WHY, AND HOW IT ENDED"}}
 	for _, o := range h.Operations {
-		t.row(number(o.Op), at(o.StartedAt, zone), o.Node, action(o), o.Phase, shortMS(o.TookMS), askedBy(o), o.Executor, operationNote(o))
+		t.row(number(o.Op), at(o.StartedAt, zone), o.Node, action(o), o.Phase, shortMS(o.TookMS), askedBy(o), o.Executor, brief(operationNote(o)))
 	}
 	t.write(w, "")
 }
@@ -141,6 +141,15 @@ func or(s, otherwise string) string {
 		return otherwise
 	}
 	return s
+}
+
+// brief cuts what would fill lines of a table; hamgr fence history -v has all of it.
+func brief(text string) string {
+	const enough = 240
+	if runes := []rune(text); len(runes) > enough {
+		return string(runes[:enough-1]) + "…"
+	}
+	return text
 }
 
 // operationNote is all that was said about an operation, each thing once: a proof may quote the reason.

@@ -168,7 +168,9 @@ func (c *cli) readable(ctx context.Context, client *api.Client, p rehearsalPlan)
 // hopeless is what was found wrong at a plug of the device that no reader found well; nothing if there is none.
 func hopeless(t api.FenceTest, level int, device string) string {
 	for _, h := range t.Devices {
-		well := func(o api.DeviceHealth) bool { return o.OK && o.Level == level && o.Device == device && o.Plug == h.Plug }
+		well := func(o api.DeviceHealth) bool {
+			return o.OK && o.Level == level && o.Device == device && o.Plug == h.Plug
+		}
 		if h.Level == level && h.Device == device && !slices.ContainsFunc(t.Devices, well) {
 			return strings.TrimPrefix(fmt.Sprintf("plug %s: %s", h.Plug, or(h.Error, verdict(h))), "plug : ")
 		}

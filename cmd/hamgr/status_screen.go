@@ -158,7 +158,7 @@ func writeOperations(w io.Writer, ops []api.Operation, zone *time.Location) {
 	}
 	t := table{{"FENCING", "NODE", "ACTION", "PHASE", "STARTED", "TOOK", "BY", "NOTE"}}
 	for _, o := range ops[:min(len(ops), shownOperations)] {
-		t.row(number(o.Op), o.Node, action(o), o.Phase, at(o.StartedAt, zone), shortMS(o.TookMS), askedBy(o), operationNote(o))
+		t.row(number(o.Op), o.Node, action(o), o.Phase, at(o.StartedAt, zone), shortMS(o.TookMS), askedBy(o), brief(operationNote(o)))
 	}
 	fmt.Fprintln(w)
 	t.write(w, "")
