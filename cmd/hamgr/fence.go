@@ -86,7 +86,7 @@ func (c *cli) fence(ctx context.Context, o fenceOrder) error {
 	if mustAsk {
 		stakes, err := c.stakes(ctx, client, o.Node)
 		if err != nil {
-			return err
+			return orDirectly(err, o.Action+" "+o.Node)
 		}
 		if err := c.agree(ctx, stakes+"; cut its power?"); err != nil {
 			return err
@@ -94,7 +94,7 @@ func (c *cli) fence(ctx context.Context, o fenceOrder) error {
 	}
 	result, err := client.Fence(ctx, o.FenceRequest, c.follow)
 	if err != nil {
-		return err
+		return orDirectly(err, o.Action+" "+o.Node)
 	}
 	return c.fenced(result)
 }

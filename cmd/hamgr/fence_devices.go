@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -64,7 +65,8 @@ func (c *cli) fenceTest(ctx context.Context, d direct, node string) (test api.Fe
 	}
 	client := c.client()
 	defer client.Close()
-	return c.testCluster(ctx, client, node)
+	test, err = c.testCluster(ctx, client, node)
+	return test, orDirectly(err, strings.TrimSpace("test "+node))
 }
 
 // testCluster has the cluster read its devices, and names those that no node read.

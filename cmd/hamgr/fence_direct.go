@@ -137,6 +137,17 @@ func (c *cli) clusterIsDead(ctx context.Context, o fenceOrder) error {
 	return nil
 }
 
+// orDirectly adds to an error that says that no cluster is there what can be done without one.
+func orDirectly(err error, command string) error {
+	switch api.CodeOf(err) {
+	case api.ErrUnreachable, api.ErrNoCoordinator, api.ErrNoQuorum:
+		e := api.AsError(err)
+		e.Hint = strings.TrimPrefix(fmt.Sprintf("%s; where the cluster is dead: hamgr fence %s --direct", e.Hint, command), "; ")
+		return e
+	}
+	return err
+}
+
 // readDirectly warns of what a direct reading is not.
 func (c *cli) readDirectly() {
 	c.say("--direct: read from this host alone; other nodes may find the devices otherwise, and no machine's identity is compared")

@@ -59,7 +59,8 @@ func (c *cli) fenceStatus(ctx context.Context, d direct, node string) (status ap
 	}
 	client := c.client()
 	defer client.Close()
-	return client.FenceStatus(ctx, node)
+	status, err = client.FenceStatus(ctx, node)
+	return status, orDirectly(err, "status "+node)
 }
 
 func writeFenceStatus(w io.Writer, s api.FenceStatus) {
