@@ -321,6 +321,8 @@ func (c *Coordinator) logCommitted(cmd state.Command, res *state.Result, reason 
 		log.Info("fencing called off", "op", cmd.CallOff.Op, "reason", reason)
 	case cmd.Shoot != nil:
 		log.Info("fencing started", "op", cmd.Shoot.Op, "executor", cmd.Shoot.Executor, "reason", reason)
+	case cmd.PoweredOn != nil:
+		log.Info("counted as powered on", "op", cmd.PoweredOn.Op, "reason", reason)
 	case cmd.Standby != nil:
 		log.Info("standby changed", "node", cmd.Standby.Node, "standby", cmd.Standby.On, "by", cmd.Standby.By)
 	case cmd.Confirm != nil:

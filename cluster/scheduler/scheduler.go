@@ -88,6 +88,9 @@ func planOperation(s *state.State, v View, n *state.Node, o *state.Operation) []
 	if reason := ended(s, v, o); reason != "" {
 		return []Action{{Reason: reason, Commit: &state.Command{CallOff: &state.CallOff{Op: o.ID, Reason: reason}}}}
 	}
+	if reason := onAnyway(v, o); reason != "" {
+		return []Action{{Reason: reason, Commit: &state.Command{PoweredOn: &state.PoweredOn{Op: o.ID, Reason: reason}}}}
+	}
 	if unsure(v, o) || v.Busy[o.ID] || Obstacle(s, v, o) != "" || leftOff(s, v, n, o) != "" {
 		return nil
 	}
@@ -130,6 +133,20 @@ func ended(s *state.State, v View, o *state.Operation) string {
 		return fmt.Sprintf("%s answers again in the same boot, before any command", o.Node)
 	}
 	return ""
+}
+
+// onAttempts is how often a power-on is tried before the target's own word is taken: after a rehearsal that failed, an
+// off may still take effect during the first one.
+const onAttempts = 2
+
+// onAnyway says why a power-on whose device gives no answer is over: its target runs. It would keep the node from its
+// groups for as long as the device is out of order.
+func onAnyway(v View, o *state.Operation) string {
+	live := v.Nodes[o.Node]
+	if o.Action != state.FenceOn || o.Phase != state.Shooting || o.Failures < onAttempts || !live.Reachable || live.Boot != o.Boot {
+		return ""
+	}
+	return fmt.Sprintf("%s answers, so it is on, though no device says so: %s", o.Node, o.Error)
 }
 
 // unsure reports whether the target is heard, but not well, before any command: neither reason to

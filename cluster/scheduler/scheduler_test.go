@@ -122,6 +122,8 @@ func verb(a Action) string {
 		return fmt.Sprintf("shoot %d as %s", a.Commit.Shoot.Op, a.Commit.Shoot.Executor)
 	case a.Commit.Grant != nil:
 		return fmt.Sprintf("grant %s to %s in boot %s", a.Commit.Grant.Group, a.Commit.Grant.Node, a.Commit.Grant.Boot)
+	case a.Commit.PoweredOn != nil:
+		return fmt.Sprintf("count %d as powered on", a.Commit.PoweredOn.Op)
 	case a.Commit.Tick != nil:
 		return "tick"
 	case a.Commit.Stop != nil:

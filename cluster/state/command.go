@@ -121,7 +121,8 @@ type ShotProven struct {
 
 // PoweredOn ends an operation that was to switch the node on.
 type PoweredOn struct {
-	Op uint64 `json:"op"`
+	Op     uint64 `json:"op"`
+	Reason string `json:"reason,omitempty"` // why it counts as on, where no device said so
 }
 
 // GrantGroup gives a group to a node in one boot. The token is made by Apply.

@@ -229,7 +229,11 @@ func (t *step) poweredOn(c *PoweredOn) error {
 	}
 	n.Op = 0
 	o.Error = ""
-	t.close(o, Done, "powered on")
+	note := "powered on"
+	if c.Reason != "" {
+		note = c.Reason
+	}
+	t.close(o, Done, note)
 	return nil
 }
 

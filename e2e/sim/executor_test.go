@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -94,5 +95,27 @@ func TestStoppedDaemonLeavesNoSession(t *testing.T) {
 		if n := c.BMC[target].Handles(); n > 0 {
 			t.Errorf("%d sessions are left behind", n)
 		}
+	})
+}
+
+// TestRehearsalWithDeadBMC: a rehearsal finds out that the BMC does not answer at all. The node runs on, and is
+// not kept from its groups by a power-on that nobody can read back.
+func TestRehearsalWithDeadBMC(t *testing.T) {
+	pick(t, Options{Cluster: soon}, false, func(t *testing.T, c *Cluster, owner string) {
+		standby(t, c, owner, true)
+		c.WaitFor(time.Minute, "db has moved", func() bool { return c.Owner("db") != owner && c.Runs("db") })
+		for _, n := range c.Nodes {
+			c.Blind(n, owner, true)
+		}
+		op := c.Operator(c.Coordinator())
+		_, err := op.Fence(t.Context(), api.FenceRequest{Node: owner, Action: api.ActionRehearse, Level: 1, By: "anna"}, func(api.FenceEvent) {})
+		if !errors.Is(err, api.ErrFailed) {
+			t.Errorf("rehearsed: %v", err)
+		}
+		c.WaitFor(5*time.Minute, owner+" is free again", func() bool { return c.State().Nodes[owner].Op == 0 })
+		if n := c.State().Nodes[owner]; n.Unclean != "" || !n.Up {
+			t.Errorf("%+v", *n)
+		}
+		standby(t, c, owner, false)
 	})
 }
