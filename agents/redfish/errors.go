@@ -188,7 +188,9 @@ func classify(err error) error {
 		return noAnswer(err)
 	case !sent: // gofish itself does not know what to do with a document
 		return fmt.Errorf("%w: %w", ErrNotRedfish, err)
-	case errors.As(err, &cert), errors.As(err, &unknown):
+	case errors.As(err, &cert):
+		return fmt.Errorf("%w: %w%s", ErrCertificate, err, cure(cert))
+	case errors.As(err, &unknown):
 		return fmt.Errorf("%w: %w", ErrCertificate, err)
 	case errors.As(err, &record), errors.As(err, &alert), errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%w: no TLS as we speak it: %w", ErrNotRedfish, err)

@@ -36,7 +36,7 @@ type Options struct {
 	ServerName string        `toml:"server_name" doc:"name in the BMC's certificate, where it is not the address"`
 	PinSHA256  string        `toml:"pin_sha256" doc:"SHA-256 of the BMC's certificate in hex, instead of a CA"`
 	Insecure   bool          `toml:"insecure" doc:"do not check this BMC's certificate, and allow http"`
-	Auth       string        `toml:"auth" doc:"basic or session; default basic"`
+	Auth       string        `toml:"auth" oneof:"basic|session" doc:"how to log in: with each request, or once"`
 }
 
 // Sees says that a BMC sees the machine itself, not a mere feed.

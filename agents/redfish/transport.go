@@ -63,6 +63,25 @@ func checkPin(pin [sha256.Size]byte, chain []*x509.Certificate) error {
 	return nil
 }
 
+// cure says what would have a refused certificate accepted. Most BMCs show one that they signed themselves.
+func cure(refused *tls.CertificateVerificationError) string {
+	if len(refused.UnverifiedCertificates) == 0 {
+		return ""
+	}
+	way := ""
+	var (
+		name    x509.HostnameError
+		unknown x509.UnknownAuthorityError
+	)
+	switch {
+	case errors.As(refused, &name):
+		way = "server_name or "
+	case errors.As(refused, &unknown):
+		way = "ca_file or "
+	}
+	return fmt.Sprintf("; give %spin_sha256, if it is the BMC that shows %x", way, sha256.Sum256(refused.UnverifiedCertificates[0].Raw))
+}
+
 // network carries the requests of one handle. It hands out only complete answers of
 // bounded size that are JSON objects; everything else is an error before gofish sees it
 // (which would take an HTML page for success). close ends every connection, also

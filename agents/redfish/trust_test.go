@@ -70,6 +70,9 @@ func TestTrust(t *testing.T) {
 			if c.ok != (err == nil) || !c.ok && !errors.Is(err, ErrCertificate) {
 				t.Errorf("error %v", err)
 			}
+			if want := "pin_sha256, if it is the BMC that shows " + bmc.CertPin(); !c.ok && !strings.Contains(err.Error(), want) {
+				t.Errorf("no cure in %v", err)
+			}
 			if !c.ok && len(bmc.Requests()) > 0 {
 				t.Errorf("a BMC that is not trusted got %+v", bmc.Requests())
 			}
