@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	bmc "github.com/hamgr/hamgr/agents/fake"
+	"github.com/hamgr/hamgr/cluster/api"
 )
 
 var (
@@ -52,6 +54,7 @@ func schedule(t *testing.T, seed uint64) (faults int) {
 		}
 		faults = d.faults
 		d.heal()
+		c.WaitFor(4*time.Minute, "nobody is in standby", d.allInService)
 		c.WaitRunning(4 * time.Minute)
 	})
 	return faults
@@ -69,7 +72,7 @@ func (d *disorder) fault() {
 	n := c.Nodes[d.rng.IntN(len(c.Nodes))]
 	other := c.Nodes[d.rng.IntN(len(c.Nodes))]
 	d.faults++
-	switch d.rng.IntN(18) {
+	switch d.rng.IntN(20) {
 	case 0, 1:
 		c.Crash(n)
 	case 2:
@@ -108,7 +111,39 @@ func (d *disorder) fault() {
 		blind := d.rng.IntN(3) > 0
 		c.note("%s reaches the BMC of %s: %t", n, other, !blind)
 		c.Blind(n, other, blind)
+	case 18:
+		d.order(n, other)
+	case 19:
+		on := d.rng.IntN(2) == 0
+		c.note("an operator at %s sets standby of %s: %t", n, other, on)
+		d.operate(n, func(ctx context.Context, op api.Backend) {
+			op.SetNode(ctx, api.NodeRequest{Node: other, Standby: on, By: "anna"})
+		})
 	}
+}
+
+// order has an operator fence a node, and not wait for what comes of it.
+func (d *disorder) order(at, target string) {
+	actions := []string{api.ActionOff, api.ActionOn, api.ActionReboot, api.ActionRehearse}
+	req := api.FenceRequest{Node: target, Action: actions[d.rng.IntN(len(actions))], By: "anna"}
+	if req.Action == api.ActionRehearse {
+		req.Level = 1
+	}
+	d.c.note("an operator at %s orders %s of %s", at, req.Action, target)
+	d.operate(at, func(ctx context.Context, op api.Backend) { op.Fence(ctx, req, func(api.FenceEvent) {}) })
+}
+
+// operate does something as an operator at a host, if its daemon runs.
+func (d *disorder) operate(at string, do func(context.Context, api.Backend)) {
+	daemon := d.c.hosts[at].daemon()
+	if daemon == nil {
+		return
+	}
+	d.c.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		do(ctx, daemon.Operator())
+	})
 }
 
 // behavior draws how a BMC misbehaves. None of them says off of a machine that runs: no
@@ -145,4 +180,19 @@ func (d *disorder) heal() {
 		c.Thaw(n)
 		c.Boot(n)
 	}
+}
+
+// allInService has an operator end what was ordered, and reports whether that is done.
+func (d *disorder) allInService() bool {
+	for _, n := range d.c.Nodes {
+		if !d.c.State().Nodes[n].Standby {
+			continue
+		}
+		if leader := d.c.Coordinator(); leader != "" {
+			d.operate(leader, func(ctx context.Context, op api.Backend) { op.SetNode(ctx, api.NodeRequest{Node: n, By: "anna"}) })
+			time.Sleep(time.Second)
+		}
+		return false
+	}
+	return true
 }
