@@ -69,7 +69,7 @@ func writeFenceStatus(w io.Writer, s api.FenceStatus) {
 		fmt.Fprint(w, "; UNCLEAN: may hold something and is unproven")
 	}
 	if s.FenceOp != 0 {
-		fmt.Fprintf(w, "; being fenced (operation %d)", s.FenceOp)
+		fmt.Fprintf(w, "; operation %d is not over", s.FenceOp)
 	}
 	fmt.Fprint(w, "\n\n")
 	t := table{{"LEVEL", "DEVICE", "AGENT", "PLUG", "STATE", "TOOK", "NOTE"}}

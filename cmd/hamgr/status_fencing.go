@@ -60,15 +60,20 @@ func plainest(d time.Duration) string {
 	return plural(int(d/time.Hour), "hour")
 }
 
-// troubles names each device in trouble once for each kind of it, and who found it so, unless all readers did.
-func troubles(health []api.DeviceHealth) (words []string) {
+// troubles names each device in trouble once for each kind of it, and who found it so, unless all readers
+// did. What a node found that is not there now does not count: it would shoot nobody.
+func troubles(s api.Status, health []api.DeviceHealth) (words []string) {
 	type trouble struct{ device, plug, word string }
 	var (
 		found   []trouble
 		by      = map[trouble][]string{}
 		readers = map[string][]string{} // of a device
 	)
+	away := func(n api.NodeStatus) bool { return n.State != api.NodeAlive && n.State != api.NodeSuspect }
 	for _, h := range health {
+		if slices.ContainsFunc(s.Nodes, func(n api.NodeStatus) bool { return n.Name == h.ReadBy && away(n) }) {
+			continue
+		}
 		if !slices.Contains(readers[h.Device], h.ReadBy) {
 			readers[h.Device] = append(readers[h.Device], h.ReadBy)
 		}

@@ -77,7 +77,7 @@ func writeNodes(w io.Writer, s api.Status, now time.Time) {
 	}
 	t := table{{"NODE", "ROLE", "STATE", "CONTACT", "LINKS", "FENCED BY", "PROVEN", "NOTE"}}
 	for _, n := range s.Nodes {
-		t.row(n.Name, n.Role, n.State, contact(n, s.Node), links(n.Links), levels(n.Fencing.Levels), proven(n.Fencing, now), nodeNote(n))
+		t.row(n.Name, n.Role, n.State, contact(n, s.Node), links(n.Links), levels(n.Fencing.Levels), proven(n.Fencing, now), nodeNote(s, n))
 	}
 	fmt.Fprintln(w)
 	t.write(w, "")
@@ -109,7 +109,7 @@ func links(list []api.LinkStatus) string {
 	return fmt.Sprintf("%d/%d", well, len(list))
 }
 
-func nodeNote(n api.NodeStatus) string {
+func nodeNote(s api.Status, n api.NodeStatus) string {
 	var notes []string
 	if n.Coordinator {
 		notes = append(notes, "coordinator")
@@ -118,7 +118,7 @@ func nodeNote(n api.NodeStatus) string {
 		notes = append(notes, strings.TrimSuffix("UNCLEAN: "+n.UncleanReason, ": "))
 	}
 	if n.FenceOp != 0 {
-		notes = append(notes, fmt.Sprintf("being fenced (operation %d)", n.FenceOp))
+		notes = append(notes, underWay(s, n.FenceOp))
 	}
 	if n.Standby {
 		notes = append(notes, "standby")
@@ -127,7 +127,21 @@ func nodeNote(n api.NodeStatus) string {
 		short, _, _ := strings.Cut(n.Quarantine, ",") // the problems tell the reason and the way out
 		notes = append(notes, short)
 	}
-	return strings.Join(append(notes, troubles(n.Fencing.Health)...), "; ")
+	return strings.Join(append(notes, troubles(s, n.Fencing.Health)...), "; ")
+}
+
+// underWay tells of an operation that is not over.
+func underWay(s api.Status, op uint64) string {
+	doing := "fenced"
+	for _, o := range s.Operations {
+		switch {
+		case o.Op == op && o.Action == api.ActionOn:
+			doing = "switched on"
+		case o.Op == op && o.Action == api.ActionRehearse:
+			doing = "rehearsed"
+		}
+	}
+	return fmt.Sprintf("being %s (operation %d)", doing, op)
 }
 
 func writeGroups(w io.Writer, groups []api.GroupStatus, zone *time.Location) {

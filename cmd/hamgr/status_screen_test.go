@@ -90,6 +90,27 @@ func midFailover() api.Status {
 	return s
 }
 
+func TestNodeNote(t *testing.T) {
+	for want, o := range map[string]api.Operation{
+		"being switched on (operation 7)": {Op: 7, Action: api.ActionOn}, "being rehearsed (operation 7)": {Op: 7, Action: api.ActionRehearse},
+		"being fenced (operation 7)": {Op: 8, Action: api.ActionOn}, // of the own operation nothing is known
+	} {
+		s := healthy()
+		s.Operations = []api.Operation{o}
+		if got := nodeNote(s, api.NodeStatus{Name: "gamma", FenceOp: 7}); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	s := healthy()
+	health := []api.DeviceHealth{{Device: "gamma-bmc", ReadBy: "beta", OK: true}, {Device: "gamma-bmc", ReadBy: "alpha", Trouble: "unreachable"}}
+	for state, want := range map[string]string{api.NodeAlive: "gamma-bmc: unreachable to alpha", api.NodeSuspect: "gamma-bmc: unreachable to alpha", api.NodeDead: "", api.NodeLeft: ""} {
+		s.Nodes[0].State = state
+		if got := nodeNote(s, api.NodeStatus{Name: "gamma", Fencing: api.FencingStatus{Health: health}}); got != want {
+			t.Errorf("alpha is %s: %q, want %q", state, got, want)
+		}
+	}
+}
+
 func noQuorum() api.Status {
 	s := healthy()
 	s.Quorate, s.Coordinator, s.Tolerates = false, "", 0
