@@ -61,6 +61,8 @@ type Config struct {
 	State func() *state.State
 	// Look gives what is known of every other configured node right now.
 	Look func() map[string]Sighting
+	// Fencing is the digest of what this node's file says feeds each node.
+	Fencing string
 	// Levels gives a node's fence devices.
 	Levels func(node string) [][]stonith.Device
 	Log    *slog.Logger

@@ -16,8 +16,9 @@ import (
 // far it applied the log, and what it found active without holding a grant.
 type Hello struct {
 	Boot    string            `json:"boot"`
-	Session string            `json:"session"` // names this run of the daemon
-	Digest  string            `json:"digest"`  // of its configuration file
+	Session string            `json:"session"`           // names this run of the daemon
+	Digest  string            `json:"digest"`            // of its configuration file
+	Fencing string            `json:"fencing,omitempty"` // digest of what that file says feeds each node
 	Applied uint64            `json:"applied"`
 	Found   map[string]string `json:"found,omitempty"`
 	// Machine is what the host says of its hardware; empty fields are not known.
@@ -119,7 +120,7 @@ func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.hellos[from]
-	now := heard{boot: h.Boot, digest: h.Digest, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
+	now := heard{boot: h.Boot, digest: h.Digest, fencing: h.Fencing, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
 	switch {
 	case h.Relayed: // the link between this node and that one is cut, and the log with it
 		now.stuck = time.Time{}
@@ -210,6 +211,20 @@ func speaksForItself(from string, cmd state.Command) error {
 		return fmt.Errorf("report of %s: %w", from, ErrForeign)
 	}
 	return nil
+}
+
+// OtherFencing gives the nodes whose configuration files say otherwise than this node's what feeds each node. None of
+// them should prove anything off.
+func (c *Coordinator) OtherFencing() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var others []string
+	for _, name := range slices.Sorted(maps.Keys(c.hellos)) {
+		if h := c.hellos[name]; h.fencing != "" && h.fencing != c.cfg.Fencing && time.Since(h.at) < c.cfg.DetectionTime {
+			others = append(others, name)
+		}
+	}
+	return others
 }
 
 // AppliedBy is how far a node said that it applied the log; 0 if it said nothing to this node.

@@ -28,6 +28,7 @@ type Sighting struct {
 type heard struct {
 	boot    string
 	digest  string
+	fencing string
 	at      time.Time
 	applied uint64
 	relayed bool // by a third node

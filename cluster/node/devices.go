@@ -134,6 +134,8 @@ type outlook struct {
 	Devices    []api.DeviceHealth  `json:"devices"`
 	Waits      map[uint64]obstacle `json:"waits"`      // by operation
 	Quarantine map[string]string   `json:"quarantine"` // by node
+	// Differs are the nodes whose files say otherwise than the coordinator's what feeds each node.
+	Differs []string `json:"differs,omitempty"`
 }
 
 // obstacle is why an operation waits, and what may be done about it.
@@ -144,7 +146,7 @@ type obstacle struct {
 
 func (n *Node) ownOutlook() outlook {
 	s, view := n.replica.State(), n.coord.View()
-	o := outlook{Devices: deviceHealth(n.coord.Devices()), Waits: map[uint64]obstacle{}, Quarantine: map[string]string{}}
+	o := outlook{Devices: deviceHealth(n.coord.Devices()), Waits: map[uint64]obstacle{}, Quarantine: map[string]string{}, Differs: n.coord.OtherFencing()}
 	for name, node := range s.Nodes {
 		if op := s.OpenOperation(name); op != nil {
 			if why := scheduler.Obstacle(s, view, op); why != "" {

@@ -59,3 +59,24 @@ func seed(c *config.Config) state.Configure {
 	s.Digest = hex.EncodeToString(sum[:8])
 	return s
 }
+
+// fencingDigest tells whether two files agree in what feeds each node: by which devices and outlets it is to be
+// proven off. How a device is reached may differ from node to node.
+func fencingDigest(c *config.Config) string {
+	type feed struct {
+		Device, Agent string
+		Plugs         []string
+	}
+	all := map[string][][]feed{}
+	for _, name := range c.NodeNames() {
+		for _, level := range c.Levels(name) {
+			var feeds []feed
+			for _, p := range level {
+				feeds = append(feeds, feed{p.Device.Name, p.Device.Agent, p.Plugs})
+			}
+			all[name] = append(all[name], feeds)
+		}
+	}
+	sum := sha256.Sum256(mustMarshal(all))
+	return hex.EncodeToString(sum[:8])
+}

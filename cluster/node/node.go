@@ -53,6 +53,7 @@ type Node struct {
 	Setup
 	session    string // names this run of the daemon
 	digest     string // of the configuration file
+	fencing    string // the same, of what feeds each node
 	link       *link.Link
 	membership *membership.Membership
 	replicated *consensus.Log
@@ -78,7 +79,7 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 			s.Config.Path, s.Self, s.Config.NodeNames())
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &Node{Setup: s, session: rand.Text(), digest: seed(s.Config).Digest, cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
+	n := &Node{Setup: s, session: rand.Text(), digest: seed(s.Config).Digest, fencing: fencingDigest(s.Config), cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
 	if err := n.start(ctx, run); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
@@ -265,6 +266,7 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		Machine:        n.Machine,
 		Policy:         policy(n.Config.Cluster),
 		HealthInterval: n.Config.Cluster.HealthInterval,
+		Fencing:        n.fencing,
 		Levels:         func(node string) [][]stonith.Device { return levels(n.Config, node, n.Log) },
 		Log:            n.Log,
 	}

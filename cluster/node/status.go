@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
@@ -247,6 +248,10 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 		if node.State == api.NodeDead || node.State == api.NodeUnknown {
 			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "")
 		}
+	}
+	if len(outlook.Differs) > 0 {
+		alarm(fmt.Sprintf("the configuration files of %s and %s differ in the nodes' fence devices or plugs: a node may be taken for off that has power by a feed which one of them does not know",
+			strings.Join(outlook.Differs, ", "), st.Coordinator), "install the same file on every node and restart hamgr there")
 	}
 	n.fencingProblems(st.Nodes, alarm, warn)
 	if s.Digest != "" && s.Digest != n.digest {

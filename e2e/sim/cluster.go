@@ -64,7 +64,8 @@ type Cluster struct {
 	timeline []string
 	triggers []*trigger
 	slow     map[string]time.Duration
-	blind    map[string]bool // "host node": the host does not reach the node's device
+	edits    map[string]func(string) string // of a host's file, when its daemon starts next
+	blind    map[string]bool                // "host node": the host does not reach the node's device
 }
 
 // trigger does something once, when a host applies a certain step.
@@ -96,7 +97,7 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{
 		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
 		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
-		slow: map[string]time.Duration{}, blind: map[string]bool{}, digests: map[uint64]string{}, newest: &state.State{},
+		slow: map[string]time.Duration{}, blind: map[string]bool{}, digests: map[uint64]string{}, edits: map[string]func(string) string{}, newest: &state.State{},
 	}
 	var err error
 	if c.key, err = link.GenerateKey(); err != nil {
@@ -141,11 +142,24 @@ func (c *Cluster) config(host string) *config.Config {
 			fmt.Fprintf(&b, "[[group.resource]]\nname = %q\nkind = \"fake\"\n%s\n", r, c.Resource)
 		}
 	}
-	cfg, err := config.Parse("sim.toml", []byte(b.String()), c.kinds(host))
+	text := b.String()
+	c.mu.Lock()
+	if edit := c.edits[host]; edit != nil {
+		text = edit(text)
+	}
+	c.mu.Unlock()
+	cfg, err := config.Parse("sim.toml", []byte(text), c.kinds(host))
 	if err != nil {
-		c.t.Fatalf("%v\n%s", err, b.String())
+		c.t.Fatalf("%v\n%s", err, text)
 	}
 	return cfg
+}
+
+// Edit changes a host's file; its daemon reads it when it starts next.
+func (c *Cluster) Edit(host string, edit func(text string) string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.edits[host] = edit
 }
 
 func (c *Cluster) kinds(host string) config.Kinds {

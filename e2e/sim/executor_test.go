@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -117,5 +118,28 @@ func TestRehearsalWithDeadBMC(t *testing.T) {
 			t.Errorf("%+v", *n)
 		}
 		standby(t, c, owner, false)
+	})
+}
+
+// TestFilesThatDisagreeOnFeeds: one node has a file by which beta has two feeds. Every operator sees it.
+func TestFilesThatDisagreeOnFeeds(t *testing.T) {
+	run(t, Options{}, func(t *testing.T, c *Cluster) {
+		differ := func() bool {
+			for _, n := range c.Nodes {
+				if status, err := c.Operator(n).Status(t.Context()); err != nil || !says(status, "files of gamma and "+c.Coordinator()+" differ") {
+					return false
+				}
+			}
+			return true
+		}
+		time.Sleep(10 * time.Second)
+		if differ() {
+			t.Fatal("all have the same file")
+		}
+		c.Edit("gamma", func(text string) string {
+			return strings.Replace(text, "device = \"beta\"\n", "device = \"beta\"\nplugs = { beta = [\"1\", \"2\"] }\n", 1)
+		})
+		c.RestartDaemon("gamma", time.Second)
+		c.WaitFor(time.Minute, "it is told", differ)
 	})
 }
