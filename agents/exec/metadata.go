@@ -49,6 +49,33 @@ type action struct {
 	automatic, onTarget bool // of on: unfencing
 }
 
+// document is the XML in which the agents print it.
+type document struct {
+	XMLName    xml.Name `xml:"resource-agent"`
+	Name       string   `xml:"name,attr"`
+	Short      string   `xml:"shortdesc,attr"`
+	Long       string   `xml:"longdesc"`
+	Parameters []struct {
+		Name       string `xml:"name,attr"`
+		Required   string `xml:"required,attr"`
+		Deprecated string `xml:"deprecated,attr"`
+		Obsoletes  string `xml:"obsoletes,attr"`
+		Doc        string `xml:"shortdesc"`
+		Content    struct {
+			Type    string `xml:"type,attr"`
+			Default string `xml:"default,attr"`
+			Options []struct {
+				Value string `xml:"value,attr"`
+			} `xml:"option"`
+		} `xml:"content"`
+	} `xml:"parameters>parameter"`
+	Actions []struct {
+		Name      string `xml:"name,attr"`
+		Automatic string `xml:"automatic,attr"`
+		OnTarget  string `xml:"on_target,attr"`
+	} `xml:"actions>action"`
+}
+
 // parseMetadata reads the XML. What is not in it stays empty; what is needed is checked by unfit.
 func parseMetadata(b []byte) (*metadata, error) {
 	if i := bytes.IndexByte(b, '<'); i > 0 {
@@ -57,31 +84,7 @@ func parseMetadata(b []byte) (*metadata, error) {
 	if err := checkDepth(b); err != nil {
 		return nil, err
 	}
-	var doc struct {
-		XMLName    xml.Name `xml:"resource-agent"`
-		Name       string   `xml:"name,attr"`
-		Short      string   `xml:"shortdesc,attr"`
-		Long       string   `xml:"longdesc"`
-		Parameters []struct {
-			Name       string `xml:"name,attr"`
-			Required   string `xml:"required,attr"`
-			Deprecated string `xml:"deprecated,attr"`
-			Obsoletes  string `xml:"obsoletes,attr"`
-			Doc        string `xml:"shortdesc"`
-			Content    struct {
-				Type    string `xml:"type,attr"`
-				Default string `xml:"default,attr"`
-				Options []struct {
-					Value string `xml:"value,attr"`
-				} `xml:"option"`
-			} `xml:"content"`
-		} `xml:"parameters>parameter"`
-		Actions []struct {
-			Name      string `xml:"name,attr"`
-			Automatic string `xml:"automatic,attr"`
-			OnTarget  string `xml:"on_target,attr"`
-		} `xml:"actions>action"`
-	}
+	var doc document
 	if err := xml.Unmarshal(b, &doc); err != nil {
 		return nil, fmt.Errorf("not metadata: %w", err)
 	}
