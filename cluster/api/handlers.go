@@ -72,15 +72,8 @@ func Operator(b Backend) Face {
 			return writeJSON(w, test)
 		}},
 		{"POST", pathNode, maxRequest, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-			body, err := io.ReadAll(r.Body)
+			req, err := nodeRequest(r)
 			if err != nil {
-				return fmt.Errorf("read the request: %w", err)
-			}
-			var req NodeRequest
-			if err := decodeStrict(body, &req); err != nil {
-				return err
-			}
-			if err := req.Validate(); err != nil {
 				return err
 			}
 			result, err := b.SetNode(ctx, req)
@@ -144,6 +137,17 @@ func fenceRequest(r *http.Request) (FenceRequest, error) {
 		return FenceRequest{}, fmt.Errorf("read the request: %w", err)
 	}
 	return decodeFenceRequest(body)
+}
+
+func nodeRequest(r *http.Request) (req NodeRequest, err error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return req, fmt.Errorf("read the request: %w", err)
+	}
+	if err := decodeStrict(body, &req); err != nil {
+		return req, err
+	}
+	return req, req.Validate()
 }
 
 func decodeFenceRequest(body []byte) (FenceRequest, error) {
