@@ -274,16 +274,16 @@ func (d *drive) read(ctx context.Context, p *plug, confirming bool) error {
 // repeat one: the command may be at work.
 func (d *drive) due(p *plug) bool {
 	opposite := p.err == nil && p.last.State == d.op.goal.opposite
+	wait := resendNext
 	switch {
 	case !p.since.IsZero():
 		return false
 	case p.commands == 0:
 		return opposite || d.op.goal.blind
 	case p.commands == 1:
-		return opposite && time.Since(p.ordered) >= resendFirst
-	default:
-		return opposite && time.Since(p.ordered) >= resendNext
+		wait = resendFirst
 	}
+	return opposite && time.Since(p.ordered) >= wait
 }
 
 // command asks the gate and sends the command, in one turn, so that nothing comes between
