@@ -380,23 +380,25 @@ func TestStandsForItsExecutorOnly(t *testing.T) {
 	})
 }
 
-// TestOddMachineDoesNotFillTheLog: the firmware says of itself what is no text, or more than is kept. It is
-// noted once, and not again with each greeting.
-func TestOddMachineDoesNotFillTheLog(t *testing.T) {
-	for name, serial := range map[string]string{
+// TestOddTextDoesNotFillTheLog: the firmware says of itself what is no text, or more than is kept; so does what was found
+// active. It is noted once, and not again with each greeting.
+func TestOddTextDoesNotFillTheLog(t *testing.T) {
+	for name, odd := range map[string]string{
 		"no text": "SN\xff\xff\xff", "control characters": "SN\x01\x02", "long": strings.Repeat("<&>", 85),
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				o := newOffice(t)
 				o.leads = true
+				hello := coordinator.Hello{Boot: "gamma-1", Machine: state.Machine{Serial: odd}, Found: map[string]string{"db": odd}}
 				for range 20 {
-					if _, err := o.Hello(t.Context(), "beta", coordinator.Hello{Boot: "beta-1", Applied: o.state().Applied, Machine: state.Machine{Serial: serial}}); err != nil {
+					hello.Applied = o.state().Applied
+					if _, err := o.Hello(t.Context(), "gamma", hello); err != nil {
 						t.Fatal(err)
 					}
 				}
 				if o.commits != 1 {
-					t.Errorf("%d entries, machine %q", o.commits, o.state().Nodes["beta"].Machine)
+					t.Errorf("%d entries, machine %q, found %q", o.commits, o.state().Nodes["gamma"].Machine, o.state().Groups["db"].Found)
 				}
 			})
 		})

@@ -155,7 +155,7 @@ func unheld(s *state.State, node string, h Hello) map[string]string {
 		if g == nil || g.Grant != nil && g.Grant.Node == node && g.Grant.Boot == h.Boot {
 			continue
 		}
-		m[name] = d
+		m[name] = state.Kept(d)
 	}
 	return m
 }

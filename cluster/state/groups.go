@@ -103,10 +103,10 @@ func (t *step) failed(c *Report) error {
 	if err != nil {
 		return err
 	}
-	f := Failure{Resource: c.Resource, Error: c.Error, Count: g.Failures[c.Node].Count + 1, At: t.at}
+	f := Failure{Resource: Kept(c.Resource), Error: Kept(c.Error), Count: g.Failures[c.Node].Count + 1, At: t.at}
 	g.Failures = cloneOrMake(g.Failures)
 	g.Failures[c.Node] = f
-	setPhase(g, Stopping, fmt.Sprintf("%s failed on %s: %s", c.Resource, c.Node, c.Error))
+	setPhase(g, Stopping, fmt.Sprintf("%s failed on %s: %s", f.Resource, c.Node, f.Error))
 	return nil
 }
 
@@ -119,7 +119,7 @@ func (t *step) stopFailed(c *Report) error {
 	if err != nil {
 		return err
 	}
-	n.Unclean = fmt.Sprintf("stop of group %s failed: %s: %s", c.Group, c.Resource, c.Error)
+	n.Unclean = fmt.Sprintf("stop of group %s failed: %s: %s", c.Group, Kept(c.Resource), Kept(c.Error))
 	if n.Op != 0 {
 		o, err := t.operation(n.Op)
 		if err != nil {

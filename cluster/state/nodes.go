@@ -117,9 +117,7 @@ func (t *step) join(c *Join) error {
 }
 
 // Kept is the machine as the state keeps it: firmware may call itself what is no text, or has no end.
-func (m Machine) Kept() Machine {
-	return Machine{UUID: clip(m.UUID, maxText), Serial: clip(m.Serial, maxText)}
-}
+func (m Machine) Kept() Machine { return Machine{UUID: Kept(m.UUID), Serial: Kept(m.Serial)} }
 
 // endBoot voids all that the node held in its current boot, by the proof.
 func (t *step) endBoot(n *Node, p Proof) {
@@ -154,6 +152,7 @@ func (t *step) noteFound(c *Join) {
 	for _, name := range t.GroupNames() {
 		old := t.Groups[name]
 		detail, found := c.Found[name]
+		detail = Kept(detail)
 		if gr := old.Grant; gr != nil && gr.Node == c.Node && gr.Boot == c.Boot {
 			found = false
 		}

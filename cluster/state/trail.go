@@ -114,6 +114,9 @@ func clipLines(lines []string, most int) []string {
 	return kept
 }
 
+// Kept is a text from outside as the state keeps it: one line, and not too long.
+func Kept(s string) string { return clip(s, maxText) }
+
 // clip makes a text that came from outside fit for keeping: at most so many bytes as JSON, on one line.
 func clip(s string, most int) string {
 	const more = "..."

@@ -149,3 +149,25 @@ func TestOldCommandsAndStatesAreRead(t *testing.T) {
 	}
 	l.must(proven(7, "beta"))
 }
+
+// TestTextsOfFailuresAreBounded: what a resource prints when it fails may be of any length.
+func TestTextsOfFailuresAreBounded(t *testing.T) {
+	s := &State{}
+	apply := func(c Command) {
+		t.Helper()
+		var res Result
+		if s, res = Apply(s, s.Applied+1, c); res.Err != nil {
+			t.Fatal(res.Err)
+		}
+	}
+	apply(Command{Configure: &Configure{Cluster: "test", Digest: "1", Nodes: []ConfigNode{{"alpha", Member}, {"beta", Member}}, Groups: []ConfigGroup{{Name: "db"}}}})
+	long := strings.Repeat("no such device\n", 1<<16)
+	apply(Command{Join: &Join{Node: "alpha", Boot: "a1"}})
+	apply(Command{Grant: &GrantGroup{Group: "db", Node: "alpha", Boot: "a1"}})
+	apply(Command{StopFailed: &Report{Group: "db", Token: 1, Node: "alpha", Boot: "a1", Resource: long, Error: long}})
+	apply(Command{Join: &Join{Node: "beta", Boot: "b1", Found: map[string]string{"db": long}}})
+	b, err := json.Marshal(s)
+	if err != nil || len(b) > 8192 {
+		t.Errorf("%d bytes, %v", len(b), err)
+	}
+}
