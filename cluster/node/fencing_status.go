@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
+	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
@@ -38,6 +39,20 @@ func rehearsal(n *state.Node, device string, level int) api.Rehearsal {
 		r.At, r.OffMS, r.Op, r.Executor = displayTime(was.At), was.OffMS, was.Op, was.Executor
 	}
 	return r
+}
+
+// undead tells of nodes that run in a boot which is proven over: the worst that there is, since what it held was given away.
+func undead(s *state.State, view scheduler.View) []api.Problem {
+	var all []api.Problem
+	for _, name := range s.NodeNames() {
+		if live := view.Nodes[name]; live.Reachable && slices.Contains(s.Nodes[name].Ended, live.Boot) {
+			all = append(all, api.Problem{Severity: api.SeverityAlarm,
+				Text: fmt.Sprintf("%s runs in boot %s, although that is proven over: a device lied or powers another machine, or an operator was mistaken", name, live.Boot),
+				Cure: fmt.Sprintf("see to it that it runs nothing, switch it off by hand, and find out how it was proven: hamgr fence history %s", name),
+			})
+		}
+	}
+	return all
 }
 
 // operationProblem says what is wrong with an open operation, and what to do; empty if nothing is.

@@ -49,7 +49,7 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 		st.Operations = append(st.Operations, op)
 	}
 	st.Failures = failureStatus(s)
-	st.Problems = problems(n, s, st, outlook)
+	st.Problems = append(undead(s, view), problems(n, s, st, outlook)...)
 	return st, nil
 }
 

@@ -428,5 +428,10 @@ func TestForcedConfirm(t *testing.T) {
 		if c.State().Nodes[owner].Up {
 			t.Error("a boot that was confirmed down is in the cluster again")
 		}
+		for _, n := range c.Nodes {
+			if status, err := c.Operator(n).Status(t.Context()); n != owner && (err != nil || !says(status, "although that is proven over")) {
+				t.Errorf("%s does not tell that it runs: %v, %+v", n, err, status.Problems)
+			}
+		}
 	})
 }
