@@ -1,0 +1,405 @@
+package address
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// kernel asks and changes the network configuration of the kernel, by netlink. Its sockets say which
+// network namespace is meant: the one in which they were made.
+type kernel struct {
+	socket func(domain, typ, proto int) (int, error)
+}
+
+const (
+	ifaProto = 11 // IFA_PROTO of linux/if_addr.h, since Linux 5.18; older ones ignore it
+	// mark is the IFA_PROTO of the addresses that hamgr adds; ip addr shows it as "proto 0x68".
+	mark = 0x68
+	// lifetimeForever is INFINITY_LIFE_TIME of net/ipv6.h.
+	lifetimeForever = 0xffffffff
+	filterSkipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h
+	netlinkTimeout  = 5      // seconds; the kernel answers at once, or not before the request was sent
+	netlinkBuffer   = 64 << 10
+)
+
+// entry is one address of one interface.
+type entry struct {
+	index int
+	ip    netip.Addr
+	bits  int
+	flags uint32
+	proto uint8
+}
+
+func (e entry) prefix() netip.Prefix { return netip.PrefixFrom(e.ip, e.bits).Masked() }
+
+// link is one network interface.
+type link struct {
+	index     int
+	name      string
+	flags     uint32
+	kind      uint16 // ARPHRD_*
+	mac       net.HardwareAddr
+	permanent net.HardwareAddr // what the hardware was made with
+	changes   uint32           // how often its carrier has come or gone
+	router    bool             // forwards IPv6
+}
+
+func (l link) up() bool      { return l.flags&unix.IFF_UP != 0 }
+func (l link) carrier() bool { return l.flags&unix.IFF_LOWER_UP != 0 }
+
+// silent reports whether nobody can be asked and told on the link, because it has no neighbours to resolve.
+func (l link) silent() bool { return l.flags&(unix.IFF_LOOPBACK|unix.IFF_NOARP) != 0 }
+
+var errNoLink = errors.New("there is no such interface")
+
+var buffers = sync.Pool{New: func() any { b := make([]byte, netlinkBuffer); return &b }}
+
+// request sends one message and gives each answer to a function, which must not keep it.
+func (k kernel) request(protocol int, req *nl.NetlinkRequest, each func(data []byte) error) error {
+	fd, err := k.socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
+	if err != nil {
+		return fmt.Errorf("netlink socket: %w", err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: netlinkTimeout}); err != nil {
+		return fmt.Errorf("netlink socket: %w", err)
+	}
+	if err := unix.Sendto(fd, req.Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return fmt.Errorf("netlink request: %w", err)
+	}
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	for {
+		n, from, err := unix.Recvfrom(fd, *buffer, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("netlink answer: %w", err)
+		}
+		if sender, ok := from.(*unix.SockaddrNetlink); !ok || sender.Pid != 0 {
+			continue // not from the kernel
+		}
+		done, err := readAnswers((*buffer)[:n], req.Seq, each)
+		if done || err != nil {
+			return err
+		}
+	}
+}
+
+// errTorn says that a list changed while the kernel was telling it.
+var errTorn = errors.New("the list changed while it was read")
+
+// readAnswers goes through one datagram of answers, and tells whether they are complete.
+func readAnswers(b []byte, seq uint32, each func(data []byte) error) (done bool, err error) {
+	torn := false
+	for m := range messages(b) {
+		if m.seq != seq {
+			continue
+		}
+		torn = torn || m.flags&unix.NLM_F_DUMP_INTR != 0
+		switch m.typ {
+		case unix.NLMSG_DONE, unix.NLMSG_ERROR:
+			if len(m.data) >= 4 {
+				if errno := int32(binary.NativeEndian.Uint32(m.data)); errno != 0 {
+					return true, unix.Errno(-errno)
+				}
+			}
+			if torn {
+				return true, errTorn
+			}
+			return true, nil
+		}
+		if each != nil {
+			if err := each(m.data); err != nil {
+				return true, err
+			}
+		}
+	}
+	if torn {
+		return true, errTorn
+	}
+	return false, nil
+}
+
+type message struct {
+	typ   uint16
+	flags uint16
+	seq   uint32
+	data  []byte
+}
+
+// messages gives the netlink messages of a datagram, up to the first that is damaged.
+func messages(b []byte) func(yield func(message) bool) {
+	return func(yield func(message) bool) {
+		for len(b) >= unix.SizeofNlMsghdr {
+			size := int(binary.NativeEndian.Uint32(b))
+			if size < unix.SizeofNlMsghdr || size > len(b) {
+				return
+			}
+			m := message{
+				typ:   binary.NativeEndian.Uint16(b[4:]),
+				flags: binary.NativeEndian.Uint16(b[6:]),
+				seq:   binary.NativeEndian.Uint32(b[8:]),
+				data:  b[unix.SizeofNlMsghdr:size],
+			}
+			if !yield(m) {
+				return
+			}
+			b = b[min(align(size), len(b)):]
+		}
+	}
+}
+
+// attributes gives type and value of each attribute, up to the first that is damaged.
+func attributes(b []byte) func(yield func(uint16, []byte) bool) {
+	return func(yield func(uint16, []byte) bool) {
+		for len(b) >= unix.SizeofRtAttr {
+			size := int(binary.NativeEndian.Uint16(b))
+			if size < unix.SizeofRtAttr || size > len(b) {
+				return
+			}
+			if !yield(binary.NativeEndian.Uint16(b[2:])&^unix.NLA_F_NESTED, b[unix.SizeofRtAttr:size]) {
+				return
+			}
+			b = b[min(align(size), len(b)):]
+		}
+	}
+}
+
+func align(n int) int { return (n + 3) &^ 3 }
+
+// tries is how often a list is read anew that changed while it was read.
+const tries = 20
+
+// entries lists the addresses whose network holds an address, on all interfaces.
+func (k kernel) entries(ip netip.Addr) ([]entry, error) {
+	family := unix.AF_INET
+	if ip.Is6() {
+		family = unix.AF_INET6
+	}
+	for range tries {
+		var found []entry
+		req := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
+		req.AddData(nl.NewIfAddrmsg(family))
+		err := k.request(unix.NETLINK_ROUTE, req, func(data []byte) error {
+			if e, ok := parseEntry(data); ok && e.prefix().Contains(ip) {
+				found = append(found, e)
+			}
+			return nil
+		})
+		if !errors.Is(err, errTorn) {
+			return found, err
+		}
+	}
+	return nil, errTorn
+}
+
+// parseEntry reads struct ifaddrmsg and its attributes (rtnetlink(7)).
+func parseEntry(b []byte) (e entry, ok bool) {
+	if len(b) < unix.SizeofIfAddrmsg {
+		return entry{}, false
+	}
+	e = entry{bits: int(b[1]), flags: uint32(b[2]), index: int(binary.NativeEndian.Uint32(b[4:]))}
+	var local bool
+	for typ, value := range attributes(b[unix.SizeofIfAddrmsg:]) {
+		switch {
+		case typ == unix.IFA_LOCAL:
+			e.ip, local = netip.AddrFromSlice(value)
+		case typ == unix.IFA_ADDRESS && !local: // the address itself with IPv6, the far end of a line with IPv4
+			e.ip, _ = netip.AddrFromSlice(value)
+		case typ == unix.IFA_FLAGS && len(value) >= 4:
+			e.flags = binary.NativeEndian.Uint32(value)
+		case typ == ifaProto && len(value) >= 1:
+			e.proto = value[0]
+		}
+	}
+	return e, e.ip.IsValid() && e.bits <= e.ip.BitLen()
+}
+
+// linkNamed and linkNumbered ask for one interface; errNoLink if it is not there.
+func (k kernel) linkNamed(name string) (link, error) {
+	return k.link(0, nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)))
+}
+
+func (k kernel) linkNumbered(index int) (link, error) { return k.link(index) }
+
+func (k kernel) link(index int, selectors ...nl.NetlinkRequestData) (link, error) {
+	req := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	for _, s := range selectors {
+		req.AddData(s)
+	}
+	req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(filterSkipStats)))
+	var l link
+	done := errors.New("")
+	err := k.request(unix.NETLINK_ROUTE, req, func(data []byte) error {
+		var ok bool
+		if l, ok = parseLink(data); !ok {
+			return errors.New("the kernel's answer about an interface cannot be read")
+		}
+		return done // it is the only answer, and no other message says that it ends
+	})
+	switch {
+	case err == done:
+		return l, nil
+	case errors.Is(err, unix.ENODEV):
+		return link{}, errNoLink
+	case err == nil:
+		return link{}, errors.New("the kernel gave no answer about an interface")
+	}
+	return link{}, err
+}
+
+// links lists all interfaces.
+func (k kernel) links() ([]link, error) {
+	for range tries {
+		var found []link
+		req := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+		req.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+		req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(filterSkipStats)))
+		err := k.request(unix.NETLINK_ROUTE, req, func(data []byte) error {
+			if l, ok := parseLink(data); ok {
+				found = append(found, l)
+			}
+			return nil
+		})
+		if !errors.Is(err, errTorn) {
+			return found, err
+		}
+	}
+	return nil, errTorn
+}
+
+// parseLink reads struct ifinfomsg and its attributes (rtnetlink(7)).
+func parseLink(b []byte) (l link, ok bool) {
+	if len(b) < unix.SizeofIfInfomsg {
+		return link{}, false
+	}
+	l = link{
+		kind:  binary.NativeEndian.Uint16(b[2:]),
+		index: int(int32(binary.NativeEndian.Uint32(b[4:]))),
+		flags: binary.NativeEndian.Uint32(b[8:]),
+	}
+	for typ, value := range attributes(b[unix.SizeofIfInfomsg:]) {
+		switch {
+		case typ == unix.IFLA_IFNAME:
+			l.name = unix.ByteSliceToString(value)
+		case typ == unix.IFLA_ADDRESS:
+			l.mac = net.HardwareAddr(append([]byte(nil), value...))
+		case typ == unix.IFLA_PERM_ADDRESS:
+			l.permanent = net.HardwareAddr(append([]byte(nil), value...))
+		case typ == unix.IFLA_CARRIER_CHANGES && len(value) >= 4:
+			l.changes = binary.NativeEndian.Uint32(value)
+		case typ == unix.IFLA_AF_SPEC:
+			l.router = forwards6(value)
+		}
+	}
+	return l, l.index > 0 && l.name != ""
+}
+
+// forwards6 finds net.ipv6.conf.*.forwarding: the first number (DEVCONF_FORWARDING) of IFLA_INET6_CONF.
+func forwards6(spec []byte) bool {
+	const inet6Conf = 2
+	for family, value := range attributes(spec) {
+		if family != unix.AF_INET6 {
+			continue
+		}
+		for typ, conf := range attributes(value) {
+			if typ == inet6Conf && len(conf) >= 4 {
+				return binary.NativeEndian.Uint32(conf) != 0
+			}
+		}
+	}
+	return false
+}
+
+// add puts an address on an interface, with the mark. One of IPv6 comes without the kernel's own duplicate
+// detection, which would take one to two seconds: ours came first. It is marked as not preferred (its
+// preferred lifetime is over), so that the host does not speak from it of itself; services bound to it do.
+func (k kernel) add(index int, ip netip.Addr, bits int) error {
+	req := nl.NewNetlinkRequest(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	req.AddData(addrMessage(index, ip, bits))
+	req.AddData(nl.NewRtAttr(unix.IFA_LOCAL, ip.AsSlice()))
+	req.AddData(nl.NewRtAttr(unix.IFA_ADDRESS, ip.AsSlice()))
+	req.AddData(nl.NewRtAttr(ifaProto, []byte{mark}))
+	if ip.Is6() {
+		req.AddData(nl.NewRtAttr(unix.IFA_FLAGS, nl.Uint32Attr(unix.IFA_F_NODAD)))
+		life := nl.IfaCacheInfo{IfaCacheinfo: unix.IfaCacheinfo{Prefered: 0, Valid: lifetimeForever}}
+		req.AddData(nl.NewRtAttr(unix.IFA_CACHEINFO, life.Serialize()))
+	} else if bits < 31 { // RFC 3021
+		req.AddData(nl.NewRtAttr(unix.IFA_BROADCAST, broadcastOf(netip.PrefixFrom(ip, bits)).AsSlice()))
+	}
+	return k.request(unix.NETLINK_ROUTE, req, nil)
+}
+
+// remove takes an address away from an interface. One that is gone already, or whose interface is, is no error.
+func (k kernel) remove(e entry) error {
+	req := nl.NewNetlinkRequest(unix.RTM_DELADDR, unix.NLM_F_ACK)
+	req.AddData(addrMessage(e.index, e.ip, e.bits))
+	req.AddData(nl.NewRtAttr(unix.IFA_LOCAL, e.ip.AsSlice()))
+	err := k.request(unix.NETLINK_ROUTE, req, nil)
+	if errors.Is(err, unix.EADDRNOTAVAIL) || errors.Is(err, unix.ENODEV) {
+		return nil
+	}
+	return err
+}
+
+func addrMessage(index int, ip netip.Addr, bits int) *nl.IfAddrmsg {
+	family := unix.AF_INET
+	if ip.Is6() {
+		family = unix.AF_INET6
+	}
+	msg := nl.NewIfAddrmsg(family)
+	msg.Index, msg.Prefixlen = uint32(index), uint8(bits)
+	return msg
+}
+
+// keepsMarks reports whether the kernel knows who added an address: it marks the one of the loopback itself.
+func (k kernel) keepsMarks() bool {
+	found, err := k.entries(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
+	return err == nil && slices.ContainsFunc(found, func(e entry) bool { return e.proto != 0 })
+}
+
+// promote lets the other IPv4 addresses of a network on an interface survive the removal of the first one
+// (net.ipv4.conf.*.promote_secondaries, which systemd sets too; the kernel's default deletes them all).
+func (k kernel) promote(index int) error {
+	const inetConf, promoteSecondaries = 1, 20 // IFLA_INET_CONF, IPV4_DEVCONF_PROMOTE_SECONDARIES
+	req := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	msg := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	msg.Index = int32(index)
+	req.AddData(msg)
+	spec := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	spec.AddRtAttr(unix.AF_INET, nil).AddRtAttr(inetConf, nil).AddRtAttr(promoteSecondaries, nl.Uint32Attr(1))
+	req.AddData(spec)
+	return k.request(unix.NETLINK_ROUTE, req, nil)
+}
+
+// events gives the socket on which the kernel tells what changes of interfaces and addresses.
+func (k kernel) events() (*os.File, error) {
+	fd, err := k.socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, fmt.Errorf("netlink socket: %w", err)
+	}
+	groups := uint32(0)
+	for _, g := range []int{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR} {
+		groups |= 1 << (g - 1)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Groups: groups}); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("subscribe to the kernel's changes of addresses: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "netlink"), nil
+}
