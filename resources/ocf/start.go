@@ -1,0 +1,182 @@
+package ocf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hamgr/hamgr/resources"
+)
+
+// Start implements resources.Resource. What is active already, and was not started under this grant, is an
+// error: it would have another token. So is a start after which the agent's own monitor does not say that it runs.
+func (o *ocf) Start(ctx context.Context) error {
+	if err := o.start(ctx); err != nil {
+		return fmt.Errorf("start by %s: %w", o.name, err)
+	}
+	return nil
+}
+
+func (o *ocf) start(ctx context.Context) error {
+	held, err := lock(ctx, o.env.Dir)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	if err := o.endEarlier(ctx); err != nil {
+		return err
+	}
+	m, err := o.fit(ctx)
+	if err != nil {
+		return err
+	}
+	begun, err := o.begun()
+	if err != nil {
+		return err
+	}
+	state, detail, err := o.monitor(ctx, held, m, begun != nil)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look beforehand: %w", err)
+	case state == resources.Active && begun != nil && begun.Token == o.env.Token:
+		return nil
+	case state == resources.Active && begun != nil:
+		return fmt.Errorf("still runs under token %d; it must be stopped first", begun.Token)
+	case state != resources.Inactive:
+		return fmt.Errorf("is %s already, and hamgr did not start it: %s; it must be stopped first", state, detail)
+	}
+	if err := o.note(startedFile, ""); err != nil {
+		return err
+	}
+	o.warnIfShort(ctx, m, "start")
+	r, err := o.run(ctx, held, call{action: "start"})
+	if err != nil {
+		return err
+	}
+	if r.status != success {
+		return errors.Join(r.err(), o.undo(ctx, held, m, r))
+	}
+	state, detail, err = o.monitor(ctx, held, m, true)
+	if err == nil && state != resources.Active {
+		err = fmt.Errorf("the agent says that it did, but its monitor: %s: %s", state, detail)
+	}
+	return err
+}
+
+// undo takes the record back where the agent refused to begin, and its monitor says that nothing is here: what
+// cannot even be tried on this host must not be a stop that fails.
+func (o *ocf) undo(ctx context.Context, held *os.File, m *metadata, r result) error {
+	if !r.refused() {
+		return nil
+	}
+	if state, _, err := o.monitor(ctx, held, m, false); err != nil || state != resources.Inactive {
+		return nil
+	}
+	return o.forget(startedFile)
+}
+
+// warnIfShort tells of a deadline shorter than the agent asks for.
+func (o *ocf) warnIfShort(ctx context.Context, m *metadata, action string) {
+	end, ok := ctx.Deadline()
+	if advised := m.timeout(action); ok && time.Until(end) < advised*9/10 {
+		o.env.Log.Warn("less time than the agent asks for", "op", action, "agent", o.name.String(), "has", time.Until(end).Round(time.Millisecond), "asks", advised)
+	}
+}
+
+// Stop implements resources.Resource. The agent's stop must succeed, and then its monitor must say that nothing
+// runs. The metadata are not read: what has happened to the agent's file must not keep a stop from being tried.
+func (o *ocf) Stop(ctx context.Context) error {
+	if err := o.stop(ctx); err != nil {
+		return fmt.Errorf("stop by %s: %w", o.name, err)
+	}
+	return nil
+}
+
+func (o *ocf) stop(ctx context.Context) error {
+	held, err := lock(ctx, o.env.Dir)
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	if err := o.endEarlier(ctx); err != nil {
+		return err
+	}
+	begun, err := o.begun()
+	if err != nil {
+		return err
+	}
+	if begun == nil && o.untouched(ctx, held) {
+		return nil
+	}
+	if err := o.orderStop(ctx, held); err != nil {
+		return err
+	}
+	if err := o.verifyStopped(ctx, held); err != nil {
+		return err
+	}
+	return o.forget(startedFile)
+}
+
+// untouched reports whether there is nothing to stop, where hamgr has not begun to start anything in this boot.
+// An agent that refuses to work here, or that is not even installed, was not what started anything: a setup
+// that is wrong on every node must not fence every node.
+func (o *ocf) untouched(ctx context.Context, held *os.File) bool {
+	ctx, cancel := share(ctx, 0.3)
+	defer cancel()
+	err := o.runnable()
+	if err == nil {
+		var r result
+		if r, err = o.run(ctx, held, call{action: "monitor"}); err != nil {
+			return false
+		}
+		if r.status == notRunning {
+			return true
+		}
+		if !r.refused() {
+			return false
+		}
+		err = r.err()
+	}
+	o.env.Log.Warn("nothing was started in this boot, and the agent cannot look", "op", "stop", "agent", o.name.String(), "err", err)
+	return true
+}
+
+// runnable reports whether there is an agent, with parameters.
+func (o *ocf) runnable() error {
+	if _, err := o.name.look(o.opts.Root); err != nil {
+		return err
+	}
+	_, _, err := o.params()
+	return err
+}
+
+func (o *ocf) orderStop(ctx context.Context, held *os.File) error {
+	ctx, cancel := share(ctx, 0.8) // the monitor needs some of it
+	defer cancel()
+	r, err := o.run(ctx, held, call{action: "stop"})
+	if err == nil && r.status != success {
+		err = r.err()
+	}
+	return err
+}
+
+func (o *ocf) verifyStopped(ctx context.Context, held *os.File) error {
+	state, detail, err := o.monitor(ctx, held, nil, false)
+	if err != nil {
+		return fmt.Errorf("look whether it has stopped: %w", err)
+	}
+	if state != resources.Inactive {
+		return fmt.Errorf("the agent's stop is over, but its monitor: %s: %s", state, detail)
+	}
+	return nil
+}
+
+// share gives a part of the time that is left.
+func share(ctx context.Context, part float64) (context.Context, context.CancelFunc) {
+	if end, ok := ctx.Deadline(); ok {
+		return context.WithTimeout(ctx, time.Duration(part*float64(time.Until(end))))
+	}
+	return context.WithCancel(ctx)
+}
