@@ -63,11 +63,27 @@ func grown(ms int64, times int) int64 {
 	return ms
 }
 
-// leftOff says why the power-on of the cluster's own reboot has to wait.
+// leftOff says why the power-on of the cluster's own reboot has to wait. A voter that the majority cannot spare is
+// switched on all the same, and only kept from holding groups: else the next failure would leave nobody who could
+// ever switch anything on.
 func leftOff(s *state.State, v View, n *state.Node, o *state.Operation) string {
 	if o.Phase != state.ProvenOff || o.By != state.ByCluster {
 		return ""
 	}
 	_, why := Quarantine(n, Now(s, v), v.Policy)
+	if why == "" || !spared(s, v, n.Name) {
+		return ""
+	}
 	return why
+}
+
+// spared reports whether there is a majority without the node, and without any one more.
+func spared(s *state.State, v View, node string) bool {
+	others := 0
+	for name := range s.Nodes {
+		if name != node && v.Nodes[name].Reachable {
+			others++
+		}
+	}
+	return others > len(s.Nodes)/2+1
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -274,19 +275,21 @@ func TestStormBrake(t *testing.T) {
 // or until an operator wants it back.
 func TestQuarantine(t *testing.T) {
 	keys := "storm_window = \"0s\"\nquarantine_after = 2\nquarantine_window = \"30m\"\nquarantine_time = \"10m\"\n"
-	pick(t, Options{Cluster: keys}, false, func(t *testing.T, c *Cluster, owner string) {
+	nodes := []string{"alpha", "beta", "gamma", "delta", "epsilon"} // of which one can be spared
+	pick(t, Options{Nodes: nodes, Cluster: keys}, false, func(t *testing.T, c *Cluster, owner string) {
 		up := func() bool { return c.State().Nodes[owner].Up && c.Runs("db") }
 		fail := func() {
 			c.WaitFor(time.Minute, owner+" is up", up)
-			// Something that it holds is needed for it to be shot: the group comes back to it, its holder gone on standby.
-			holder := c.Owner("db")
-			if holder != owner {
-				third := other(c, owner, holder)
-				standby(t, c, holder, true)
-				standby(t, c, third, true)
+			// Something that it holds is needed for it to be shot: the group comes back to it, all others gone on standby.
+			if c.Owner("db") != owner {
+				others := slices.DeleteFunc(slices.Clone(nodes), func(n string) bool { return n == owner })
+				for _, n := range others {
+					standby(t, c, n, true)
+				}
 				c.WaitFor(time.Minute, owner+" holds db", func() bool { return c.Owner("db") == owner && c.Runs("db") })
-				standby(t, c, holder, false)
-				standby(t, c, third, false)
+				for _, n := range others {
+					standby(t, c, n, false)
+				}
 			}
 			c.Freeze(owner)
 			c.WaitFor(time.Minute, "db is taken over", func() bool { return c.Owner("db") != owner && c.Runs("db") })
@@ -315,6 +318,25 @@ func TestQuarantine(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.WaitFor(time.Minute, "the operator has it back", up)
+	})
+}
+
+// TestQuarantineKeepsTheMajority: of three nodes one is in quarantine when the next one fails. Nobody could switch anything
+// on again, ever, if the first one were left off: it is on, and holds nothing.
+func TestQuarantineKeepsTheMajority(t *testing.T) {
+	keys := "storm_window = \"0s\"\nquarantine_after = 1\nquarantine_window = \"30m\"\nquarantine_time = \"1h\"\n"
+	pick(t, Options{Cluster: keys}, false, func(t *testing.T, c *Cluster, owner string) {
+		before := token(c)
+		c.Freeze(owner)
+		takenOver(t, c, owner, before, time.Minute)
+		c.WaitFor(time.Minute, owner+" is on", func() bool { return c.State().Nodes[owner].Up })
+		second := c.Owner("db")
+		before = token(c)
+		c.Freeze(second)
+		takenOver(t, c, second, before, time.Minute)
+		if c.Owner("db") == owner {
+			t.Errorf("%s is in quarantine and was given db", owner)
+		}
 	})
 }
 
