@@ -73,30 +73,33 @@ func TestNewerOrderEndsOlder(t *testing.T) {
 	})
 }
 
-// An off whose proof is overtaken by a newer on must not be believed.
+// An off whose proof is overtaken by a newer on must not be believed: not after its last read, and
+// not after the second opinion was heard either.
 func TestProofOvertakenByNewerOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f, d := stonith.New(nil), fake.New()
-		o := order(7, level(bmc("alpha-bmc", d)))
-		reads := 0
-		newer := make(chan error, 1)
-		o.Observe = func(s stonith.Step) {
-			if s.What == "read" && s.State == agents.Off {
-				reads++
+	for what, last := range map[string]int{"read": 2, "opinion": 1} {
+		synctest.Test(t, func(t *testing.T) {
+			f, d, pdu := stonith.New(nil), fake.New(), fake.New("3")
+			pdu.SetPower("3", agents.Off)
+			o := order(7, level(bmc("alpha-bmc", d)), level(bmc("pdu-a", pdu, "3")))
+			seen := 0
+			newer := make(chan error, 1)
+			o.Observe = func(s stonith.Step) {
+				if s.What != what || s.State != agents.Off {
+					return
+				}
+				if seen++; seen == last {
+					go func() { newer <- f.On(t.Context(), order(8, o.Levels...)) }()
+					time.Sleep(time.Nanosecond)
+				}
 			}
-			if reads == 2 { // the last read of the proof is in
-				reads++
-				go func() { newer <- f.On(t.Context(), order(8, o.Levels[0])) }()
-				time.Sleep(time.Nanosecond)
+			if _, err := f.Off(t.Context(), o); !errors.Is(err, stonith.ErrStale) {
+				t.Fatalf("after the last %s: proven although powered on again: %v", what, err)
 			}
-		}
-		if _, err := f.Off(t.Context(), o); !errors.Is(err, stonith.ErrStale) {
-			t.Fatalf("proven although powered on again: %v", err)
-		}
-		if err := <-newer; err != nil {
-			t.Error(err)
-		}
-	})
+			if err := <-newer; err != nil {
+				t.Error(err)
+			}
+		})
+	}
 }
 
 func TestOrderWithoutGate(t *testing.T) {
