@@ -30,6 +30,31 @@ func TestAnotherMachineAnswersLater(t *testing.T) {
 	})
 }
 
+// Nor is an off sent to it, because it is on, that was meant for the one that does not answer any more.
+func TestNoRepeatedOffToAnotherMachine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, d := stonith.New(nil), fake.New()
+		d.Behave(fake.Behavior{Serial: "SN1", Command: "ignore"})
+		o := order(1, level(sees("alpha-bmc", d)))
+		o.Machine.Serial = "SN1"
+		time.AfterFunc(time.Second, func() { d.Behave(fake.Behavior{Serial: "SN2"}) })
+		begun, offs := time.Now(), 0
+		_, err := f.Off(t.Context(), o)
+		if !errors.Is(err, agents.ErrIdentity) {
+			t.Error(err)
+		}
+		f.Wait(t.Context())
+		for _, c := range d.Calls() {
+			if c.Verb == "off" && c.At.Sub(begun) > time.Second {
+				offs++
+			}
+		}
+		if offs > 0 {
+			t.Errorf("%d offs were sent to another machine", offs)
+		}
+	})
+}
+
 // The question costs no time beside the settle time, and none that is not answered keeps a proof.
 func TestIdentityWhileSettling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

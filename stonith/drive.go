@@ -154,6 +154,12 @@ func (d *drive) identify(ctx context.Context, plugs []*plug) error {
 	return nil
 }
 
+// identifyAgain asks those who named the target before. Who answered in the beginning need not be who
+// answers now: two BMCs may have one address.
+func (d *drive) identifyAgain(ctx context.Context, plugs ...*plug) error {
+	return d.identify(ctx, slices.DeleteFunc(slices.Clone(plugs), func(p *plug) bool { return !p.named }))
+}
+
 // round reads the plugs that are not at the goal, and then commands those for which it is
 // time: first all reads, then all commands, so that feeds go together.
 func (d *drive) round(ctx context.Context) (failing bool, err error) {
@@ -172,6 +178,11 @@ func (d *drive) round(ctx context.Context) (failing bool, err error) {
 	for _, p := range d.plugs {
 		if !d.due(p) {
 			continue
+		}
+		if p.commands > 0 { // some time has passed since the device named the target
+			if err := d.identifyAgain(ctx, p); err != nil {
+				return false, err
+			}
 		}
 		if err := d.command(ctx, p); err != nil {
 			return false, err
@@ -223,8 +234,7 @@ func (d *drive) confirm(ctx context.Context, latest time.Time) (lasts bool, err 
 			d.second.left(d)
 		}
 	}()
-	// Who answered in the beginning need not be who answers now: two BMCs may have one address.
-	if err := d.identify(ctx, slices.DeleteFunc(slices.Clone(d.plugs), func(p *plug) bool { return !p.named })); err != nil {
+	if err := d.identifyAgain(ctx, d.plugs...); err != nil {
 		return false, err
 	}
 	if err := sleep(ctx, time.Until(d.second.due(d))); err != nil {
