@@ -41,7 +41,7 @@ func TestOrderGoesAheadOfReads(t *testing.T) {
 			wg.Go(func() { end(name + ": " + f.Status(t.Context(), target)[0].Error) })
 			time.Sleep(100 * time.Millisecond)
 		}
-		d.Behave(fake.Behavior{})
+		d.Behave(fake.Behavior{Answer: time.Millisecond}) // so that the reads do not end in one instant
 		begun := time.Now()
 		wg.Go(func() {
 			_, err := f.Off(t.Context(), order(1, level(device)))
