@@ -68,7 +68,8 @@ func (o *ocf) environ(ctx context.Context, c call) (env, secrets []string, err e
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		env = append(env, "OCF_RESKEY_"+name+"="+params[name])
 	}
-	return append(env, o.env.Environ()...), secrets, nil
+	env = append(env, o.env.Environ()...)
+	return append(env, dirVariable+o.env.Dir), secrets, nil
 }
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }

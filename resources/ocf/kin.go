@@ -1,18 +1,23 @@
 package ocf
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
-// markVariable names a run in the environment of all its processes.
-const markVariable = "HAMGR_RUN="
+const (
+	// markVariable names a run in the environment of all its processes.
+	markVariable = "HAMGR_RUN="
+	// dirVariable names the resource: no other one on this host has its private directory.
+	dirVariable = "HAMGR_DIR="
+)
 
 // kin are the processes of one run: those that bear its mark, those in the sessions of others of them, and the
 // children of any. (su and timeout, which agents use, make sessions and process groups of their own.)
@@ -62,20 +67,27 @@ func (k *kin) exempt(p process.Process) bool {
 }
 
 func (k *kin) marked(p process.Process) bool {
-	if k.mark == "" || p.Ended() {
+	return k.mark != "" && bears(p, markVariable+k.mark)
+}
+
+// bears reports whether a process was started with an entry in its environment.
+func bears(p process.Process, entry string) bool {
+	if p.Ended() {
 		return false
 	}
-	env, err := p.Environ()
+	env, err := p.Environ() // of one that is gone, or may not be read, there is none
+	return err == nil && slices.Contains(strings.Split(string(env), "\x00"), entry)
+}
+
+// offspring are the processes that runs of this resource have left, of whatever token: its service.
+func (o *ocf) offspring() ([]process.Process, error) {
+	all, err := process.All()
 	if err != nil {
-		return false // gone, or a stranger's that may not be read
+		return nil, fmt.Errorf("look for processes: %w", err)
 	}
-	mark := []byte(markVariable + k.mark)
-	for entry := range bytes.SplitSeq(env, []byte{0}) {
-		if bytes.Equal(entry, mark) {
-			return true
-		}
-	}
-	return false
+	return slices.DeleteFunc(all, func(p process.Process) bool {
+		return p.Kernel || p.PID == os.Getpid() || !bears(p, dirVariable+o.env.Dir)
+	}), nil
 }
 
 // killWithin returns nil when none is left.

@@ -176,18 +176,39 @@ const (
 	shortest = 4
 )
 
-// hide takes secrets out of a text. One that is too short to be found leaves nothing of it.
+// hide takes secrets out of a text. Where one is too short to be found, or may be there in another spelling
+// (quoted, escaped, in part), nothing of the text is left.
 func hide(s string, secrets []string) string {
 	for _, secret := range secrets {
-		switch {
-		case secret == "":
-		case len(secret) >= shortest:
+		if len(secret) >= shortest {
 			s = strings.ReplaceAll(s, secret, hidden)
-		case strings.Contains(s, secret):
+		}
+	}
+	for _, secret := range secrets {
+		if secret != "" && len(secret) < shortest && strings.Contains(s, secret) {
 			return hidden
+		}
+		parts := strings.FieldsFunc(secret, func(r rune) bool { return !isLetter(r) })
+		whole := strings.Join(parts, "")
+		if len(parts) > 1 && len(whole) >= shortest && strings.Contains(letters(s), whole) {
+			return hidden
+		}
+		for _, part := range parts {
+			if len(part) >= shortest && strings.Contains(s, part) {
+				return hidden
+			}
 		}
 	}
 	return s
+}
+
+func letters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if isLetter(r) {
+			return r
+		}
+		return -1
+	}, s)
 }
 
 // clip makes text printable and short.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // Start implements resources.Resource. What is active already, and was not started under this grant, is an
@@ -116,6 +117,9 @@ func (o *ocf) stop(ctx context.Context) error {
 	if err := o.verifyStopped(ctx, held); err != nil {
 		return err
 	}
+	if err := o.awaitOffspring(ctx); err != nil {
+		return err
+	}
 	return o.forget(startedFile)
 }
 
@@ -171,6 +175,35 @@ func (o *ocf) verifyStopped(ctx context.Context, held *os.File) error {
 		return fmt.Errorf("the agent's stop is over, but its monitor: %s: %s", state, detail)
 	}
 	return nil
+}
+
+// offspringTime is how long a stop waits for processes that the agent takes for gone.
+const offspringTime = 2 * time.Second
+
+// awaitOffspring waits for the end of the processes that the service consisted of: several agents only send them a
+// signal. That some stay is no failure, because agents leave daemons behind on purpose that others share, such as
+// rpcbind; but it is told.
+func (o *ocf) awaitOffspring(ctx context.Context) error {
+	wait, cancel := context.WithTimeout(ctx, offspringTime)
+	defer cancel()
+	for {
+		left, err := o.offspring()
+		if err != nil || len(left) == 0 {
+			return err
+		}
+		for _, p := range left {
+			if err := p.Wait(wait); err != nil && wait.Err() == nil {
+				return err
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("wait for what the agent has started: %s: %w", process.List(left), ctx.Err())
+		case wait.Err() != nil:
+			o.env.Log.Warn("the agent says that all has stopped, and processes that it started are left", "op", "stop", "agent", o.name.String(), "processes", process.List(left))
+			return nil
+		}
+	}
 }
 
 // share gives a part of the time that is left.
