@@ -164,3 +164,31 @@ func TestCommitOfProofOfUnknownOutcome(t *testing.T) {
 		}
 	})
 }
+
+// TestLiarHeardThroughOthers: the device says off of a node that runs, and that greets through third nodes only, as rarely
+// as such greetings come. No attempt proves it off.
+func TestLiarHeardThroughOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := newOffice(t, state.Command{StopFailed: &state.Report{Group: "db", Token: 1, Node: "beta", Boot: "beta-1", Resource: "data", Error: "busy"}})
+		o.leads, o.lying = true, true
+		o.talking["beta"] = false
+		o.looks["beta"] = coordinator.Sighting{Gossip: "alive", GossipBoot: "beta-1", Heard: true, Contact: time.Now().Add(-time.Hour)}
+		ctx, end := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer end()
+		go func() {
+			for ctx.Err() == nil {
+				o.Hello(ctx, "beta", coordinator.Hello{Boot: "beta-1", Applied: o.state().Applied, Relayed: true})
+				time.Sleep(1200 * time.Millisecond)
+			}
+		}()
+		o.act(ctx, 9*time.Minute)
+		end()
+		if r := o.state().Groups["db"].Released; r != nil {
+			t.Errorf("db was taken from beta, which runs: %+v", r.Proof)
+		}
+		if len(o.shots) == 0 {
+			t.Error("nothing was tried")
+		}
+		time.Sleep(2 * time.Second)
+	})
+}

@@ -38,15 +38,12 @@ var errFeeds = errors.New("no proof of every feed: is its configuration file the
 // node: the device speaks of another machine, or lies. Of a node that was silent before, that is
 // seen at once; one that was just heard has to stay silent for a while.
 func (c *Coordinator) contradicted(ctx context.Context, o state.Operation, proof stonith.Proof) error {
-	d, off := c.cfg.DetectionTime, proof.OffSince()
-	at, ever, quiet := c.heard(o)
-	if ever && off.Sub(at) < d {
-		if !pause(ctx, time.Until(off.Add(quiet))) {
-			return ctx.Err()
-		}
-		at, ever, _ = c.heard(o)
+	off := proof.OffSince()
+	if !pause(ctx, time.Until(off.Add(c.quiet(o, off)))) {
+		return ctx.Err()
 	}
-	if !ever || !at.After(off) {
+	at := c.heard(o)
+	if !at.After(off) {
 		return nil
 	}
 	return fmt.Errorf("%w: %s says off, but %s was heard %s after that", errConflict,
@@ -55,15 +52,36 @@ func (c *Coordinator) contradicted(ctx context.Context, o state.Operation, proof
 
 var errConflict = errors.New("device and node contradict each other")
 
-// heard is when the operation's target last spoke to this node, if ever, and how long it may be silent while
-// it is alive: packets come all the time, but greetings through third nodes about once in a detection time.
-func (c *Coordinator) heard(o state.Operation) (at time.Time, ever bool, quiet time.Duration) {
+// quiet is for how long the operation's target has to be silent from then on. Packets come all the time, but greetings
+// through third nodes about once in a detection time. That those hear it is what gossip says of one that this node does
+// not hear.
+func (c *Coordinator) quiet(o state.Operation, off time.Time) time.Duration {
 	d := c.cfg.DetectionTime
 	s := c.cfg.Look()[o.Node]
+	switch {
+	case s.Gossip == "alive" && off.Sub(s.Contact) >= d/2, off.Sub(c.relayed(o)) < d+d/2:
+		return d + d/2
+	case s.Heard && off.Sub(s.Contact) < d:
+		return d / 2
+	}
+	return 0
+}
+
+// heard is when the operation's target last spoke to this node, itself or through a third one; zero if never.
+func (c *Coordinator) heard(o state.Operation) time.Time {
+	at := c.relayed(o)
+	if s := c.cfg.Look()[o.Node]; s.Heard && s.Contact.After(at) {
+		at = s.Contact
+	}
+	return at
+}
+
+// relayed is when the target last greeted this node through a third one, if it did not greet directly since.
+func (c *Coordinator) relayed(o state.Operation) (at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h := c.hellos[o.Node]; h.relayed && h.boot == o.Boot && h.at.After(s.Contact) {
-		return h.at, true, d + d/2
+	if h := c.hellos[o.Node]; h.relayed && h.boot == o.Boot {
+		at = h.at
 	}
-	return s.Contact, s.Heard, d / 2
+	return at
 }
