@@ -57,13 +57,13 @@ func (p arp) question(from link, ip netip.Addr) []byte {
 	return frame(broadcast, from.mac, unix.ETH_P_ARP, p.packet(arpRequest, from.mac, netip.IPv4Unspecified(), none, ip))
 }
 
-// announcement is the ARP Announcement of RFC 5227 section 2.3, a request, and the same as a reply: there are
-// hosts that learn from the one only, or from the other.
+// announcement is the ARP Announcement of RFC 5227 section 2.3, a request, and the gratuitous reply of RFC 5944
+// section 4.6: there are hosts that learn from the one only, or from the other.
 func (p arp) announcement(from link, ip netip.Addr) [][]byte {
 	none := make(net.HardwareAddr, 6)
 	return [][]byte{
 		frame(broadcast, from.mac, unix.ETH_P_ARP, p.packet(arpRequest, from.mac, ip, none, ip)),
-		frame(broadcast, from.mac, unix.ETH_P_ARP, p.packet(arpReply, from.mac, ip, broadcast, ip)),
+		frame(broadcast, from.mac, unix.ETH_P_ARP, p.packet(arpReply, from.mac, ip, from.mac, ip)),
 	}
 }
 

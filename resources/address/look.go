@@ -15,8 +15,7 @@ import (
 
 // view is what the kernel says of the address and of the interface that should have it.
 type view struct {
-	around []entry // the addresses of this host whose networks hold the address
-	found  []entry // those that are the address, wherever and with whatever prefix length
+	found []entry // where the address is, with whatever prefix length
 	// link is where it should be, or where it is if that cannot be told; err is why there is none.
 	link link
 	err  error
@@ -24,14 +23,17 @@ type view struct {
 
 // look reads the view. It may hang with the kernel.
 func (a *address) look() (view, error) {
-	around, err := a.kernel.entries(a.ip)
+	all, err := a.kernel.entries(a.family(), func(e entry) bool { return e.ip == a.ip || a.opts.Interface == "" && a.around(e) })
 	if err != nil {
 		return view{}, fmt.Errorf("addresses of this host: %w", err)
 	}
-	v := view{around: around}
-	for _, e := range around {
+	var v view
+	var around []entry
+	for _, e := range all {
 		if e.ip == a.ip {
 			v.found = append(v.found, e)
+		} else {
+			around = append(around, e)
 		}
 	}
 	v.link, v.err = a.place(around, v.found)
@@ -41,7 +43,13 @@ func (a *address) look() (view, error) {
 	return v, nil
 }
 
-// place finds the interface that should have the address. Addresses with hamgr's mark do not count: they move.
+// around reports whether an address makes its interface fit: it has a network that holds ours, and stays. Those with
+// hamgr's mark move.
+func (a *address) around(e entry) bool {
+	return e.ip != a.ip && e.proto != mark && e.bits < e.ip.BitLen() && e.prefix().Contains(a.ip)
+}
+
+// place finds the interface that should have the address.
 func (a *address) place(around, found []entry) (link, error) {
 	if a.opts.Interface != "" {
 		l, err := a.kernel.linkNamed(a.opts.Interface)
@@ -52,7 +60,7 @@ func (a *address) place(around, found []entry) (link, error) {
 	}
 	var fit []link
 	for _, e := range around {
-		if e.ip == a.ip || e.proto == mark || e.bits == e.ip.BitLen() || slices.ContainsFunc(fit, func(l link) bool { return l.index == e.index }) {
+		if slices.ContainsFunc(fit, func(l link) bool { return l.index == e.index }) {
 			continue
 		}
 		l, err := a.kernel.linkNumbered(e.index)

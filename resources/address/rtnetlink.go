@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"slices"
 	"sync"
 
 	"github.com/vishvananda/netlink/nl"
@@ -59,6 +58,9 @@ func (l link) carrier() bool { return l.flags&unix.IFF_LOWER_UP != 0 }
 
 // silent reports whether nobody can be asked and told on the link, because it has no neighbours to resolve.
 func (l link) silent() bool { return l.flags&(unix.IFF_LOOPBACK|unix.IFF_NOARP) != 0 }
+
+// errOnlyAnswer ends a request that has one answer: no other message says that it has ended.
+var errOnlyAnswer = errors.New("the only answer")
 
 var errNoLink = errors.New("there is no such interface")
 
@@ -182,18 +184,14 @@ func align(n int) int { return (n + 3) &^ 3 }
 // tries is how often a list is read anew that changed while it was read.
 const tries = 20
 
-// entries lists the addresses whose network holds an address, on all interfaces.
-func (k kernel) entries(ip netip.Addr) ([]entry, error) {
-	family := unix.AF_INET
-	if ip.Is6() {
-		family = unix.AF_INET6
-	}
+// entries lists the addresses of all interfaces that are of one family and wanted.
+func (k kernel) entries(family uint8, wanted func(entry) bool) ([]entry, error) {
 	for range tries {
 		var found []entry
 		req := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
-		req.AddData(nl.NewIfAddrmsg(family))
+		req.AddData(nl.NewIfAddrmsg(int(family)))
 		err := k.request(unix.NETLINK_ROUTE, req, func(data []byte) error {
-			if e, ok := parseEntry(data); ok && e.prefix().Contains(ip) {
+			if e, ok := parseEntry(data); ok && wanted(e) {
 				found = append(found, e)
 			}
 			return nil
@@ -244,16 +242,15 @@ func (k kernel) link(index int, selectors ...nl.NetlinkRequestData) (link, error
 	}
 	req.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(filterSkipStats)))
 	var l link
-	done := errors.New("")
 	err := k.request(unix.NETLINK_ROUTE, req, func(data []byte) error {
 		var ok bool
 		if l, ok = parseLink(data); !ok {
 			return errors.New("the kernel's answer about an interface cannot be read")
 		}
-		return done // it is the only answer, and no other message says that it ends
+		return errOnlyAnswer
 	})
 	switch {
-	case err == done:
+	case err == errOnlyAnswer:
 		return l, nil
 	case errors.Is(err, unix.ENODEV):
 		return link{}, errNoLink
@@ -367,10 +364,33 @@ func addrMessage(index int, ip netip.Addr, bits int) *nl.IfAddrmsg {
 	return msg
 }
 
-// keepsMarks reports whether the kernel knows who added an address: it marks the one of the loopback itself.
+// keepsMarks reports whether the kernel knows who added an address: it marks ::1 as its own.
 func (k kernel) keepsMarks() bool {
-	found, err := k.entries(netip.AddrFrom4([4]byte{127, 0, 0, 1}))
-	return err == nil && slices.ContainsFunc(found, func(e entry) bool { return e.proto != 0 })
+	found, err := k.entries(unix.AF_INET6, func(e entry) bool { return e.ip == netip.IPv6Loopback() && e.proto != 0 })
+	return err == nil && len(found) > 0
+}
+
+// delivers reports whether the kernel takes what is sent to an address at an interface for its own. With IPv6 that
+// comes a moment after the address is shown: the kernel adds the route in the background.
+func (k kernel) delivers(index int, ip netip.Addr) (bool, error) {
+	family := unix.AF_INET
+	if ip.Is6() {
+		family = unix.AF_INET6
+	}
+	req := nl.NewNetlinkRequest(unix.RTM_GETROUTE, 0)
+	req.AddData(&nl.RtMsg{RtMsg: unix.RtMsg{Family: uint8(family), Dst_len: uint8(ip.BitLen())}})
+	req.AddData(nl.NewRtAttr(unix.RTA_DST, ip.AsSlice()))
+	req.AddData(nl.NewRtAttr(unix.RTA_OIF, nl.Uint32Attr(uint32(index))))
+	const typeOffset = 7 // rtm_type of struct rtmsg (rtnetlink(7))
+	var local bool
+	err := k.request(unix.NETLINK_ROUTE, req, func(data []byte) error {
+		local = len(data) >= unix.SizeofRtMsg && data[typeOffset] == unix.RTN_LOCAL
+		return errOnlyAnswer
+	})
+	if err == errOnlyAnswer || errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		err = nil
+	}
+	return local, err
 }
 
 // promote lets the other IPv4 addresses of a network on an interface survive the removal of the first one

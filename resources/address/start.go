@@ -11,8 +11,12 @@ import (
 	"github.com/hamgr/hamgr/resources"
 )
 
-// tentativePause is how often the kernel's own duplicate detection is looked after.
-const tentativePause = 10 * time.Millisecond
+const (
+	// tentativePause is how often the kernel's own duplicate detection is looked after.
+	tentativePause = 10 * time.Millisecond
+	deliveryPause  = time.Millisecond
+	deliveryTime   = 500 * time.Millisecond
+)
 
 // Start implements resources.Resource.
 func (a *address) Start(ctx context.Context) error {
@@ -148,12 +152,30 @@ func (a *address) verify(ctx context.Context, l link) (link, error) {
 			return link{}, errors.Join(err, a.change(ctx, func() error { return a.kernel.remove(v.found[0]) }))
 		}
 		if flags&unix.IFA_F_TENTATIVE == 0 {
-			return v.link, nil
+			return v.link, a.awaitDelivery(ctx, v.link)
 		}
 		if err := pause(ctx, tentativePause); err != nil {
 			return link{}, fmt.Errorf("the kernel's duplicate address detection on %s has not ended: %w", v.link.name, err)
 		}
 	}
+}
+
+// awaitDelivery waits until the kernel takes what is sent to the address: who hears of it before would lose packets.
+// Unusual routing may hide that for good, so it is no condition.
+func (a *address) awaitDelivery(ctx context.Context, l link) error {
+	for end := time.Now().Add(deliveryTime); time.Now().Before(end); {
+		ok, err := bounded(ctx, func() (bool, error) { return a.kernel.delivers(l.index, a.ip) })
+		if ok || ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			return fmt.Errorf("route of the address on %s: %w", l.name, err)
+		}
+		if err := pause(ctx, deliveryPause); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -47,10 +47,8 @@ func (a *address) stop(ctx context.Context) error {
 
 func (a *address) removeAll(v view) error {
 	for _, e := range v.found {
-		if e.leads(v.around) {
-			if err := a.kernel.promote(e.index); err != nil {
-				return fmt.Errorf("keep the other addresses of %s on %s: %w", e.prefix(), a.nameOf(e.index), err)
-			}
+		if err := a.keepFollowers(e); err != nil {
+			return fmt.Errorf("keep the other addresses of %s on %s: %w", e.prefix(), a.nameOf(e.index), err)
 		}
 		if err := a.kernel.remove(e); err != nil {
 			return fmt.Errorf("from %s: %w", a.nameOf(e.index), err)
@@ -59,17 +57,18 @@ func (a *address) removeAll(v view) error {
 	return nil
 }
 
-// leads reports whether other addresses of the same network hang on this one, and would go with it.
-func (e entry) leads(all []entry) bool {
+// keepFollowers sees to it that the IPv4 addresses that the kernel made secondary to one do not go with it.
+func (a *address) keepFollowers(e entry) error {
 	if e.ip.Is6() || e.flags&unix.IFA_F_SECONDARY != 0 {
-		return false
+		return nil
 	}
-	for _, other := range all {
-		if other.index == e.index && other.ip != e.ip && other.prefix() == e.prefix() && other.flags&unix.IFA_F_SECONDARY != 0 {
-			return true
-		}
+	followers, err := a.kernel.entries(unix.AF_INET, func(other entry) bool {
+		return other.index == e.index && other.prefix() == e.prefix() && other.flags&unix.IFA_F_SECONDARY != 0
+	})
+	if err != nil || len(followers) == 0 {
+		return err
 	}
-	return false
+	return a.kernel.promote(e.index)
 }
 
 // endConnections ends the TCP connections of the address. Where the kernel cannot (it is built without

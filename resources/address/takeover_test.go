@@ -24,7 +24,9 @@ func (h *host) echo(ip netip.Addr) {
 	}}
 	var conn net.PacketConn
 	var err error
-	h.in(func() { conn, err = lc.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(ip, 7777).String()) })
+	h.in(func() {
+		conn, err = lc.ListenPacket(context.Background(), "udp", netip.AddrPortFrom(ip, 7777).String())
+	})
 	h.must(err)
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -135,12 +137,15 @@ func TestTakeover(t *testing.T) {
 				if got := client.neighbour(ip); got != hosts[from].mac() {
 					t.Fatalf("the client's table names %q before round %d, want %s", got, round, hosts[from].mac())
 				}
+				begin := time.Now()
 				if err := service[from].Stop(deadline(t, time.Second)); err != nil {
 					t.Fatal(err)
 				}
+				stopped := time.Since(begin)
 				if err := service[to].Start(deadline(t, time.Second)); err != nil {
 					t.Fatal(err)
 				}
+				t.Logf("stop %s, start %s", stopped, time.Since(begin)-stopped)
 				eventually(t, mostGap, "the client's table names the new host", func() bool { return client.neighbour(ip) == hosts[to].mac() })
 				eventually(t, 5*time.Second, "an answer of the new host", func() bool { return p.last().from == hosts[to].name })
 				gap := p.gap(hosts[from].name, hosts[to].name)
@@ -202,7 +207,7 @@ func TestAnnouncementsAreRepeated(t *testing.T) {
 			n := newNetwork(t)
 			a, client := n.join("a", 1), n.join("client", 9)
 			service := a.resource(Options{Address: cidr, Announce: 1500 * time.Millisecond})
-			heard := client.hear(service)
+			heard := client.hear(service, a)
 			mustStart(t, service)
 			perTime := len(service.discovery.announcement(link{mac: make(net.HardwareAddr, 6)}, service.ip))
 			eventually(t, 5*time.Second, "announcements at once and after one second", func() bool { return heard() == 2*perTime })
@@ -212,14 +217,15 @@ func TestAnnouncementsAreRepeated(t *testing.T) {
 	}
 }
 
-// hear counts the claims of an address that come to a host.
-func (h *host) hear(of *address) (count func() int) {
+// hear counts the claims of an address by one host that come to another.
+func (h *host) hear(of *address, by *host) (count func() int) {
 	h.t.Helper()
 	listener := &address{opts: of.opts, ip: of.ip, bits: of.bits, discovery: of.discovery, kernel: kernel{socket: h.socket}}
 	l, err := listener.kernel.linkNamed("eth0")
 	h.must(err)
 	w, err := listener.openWire(l)
 	h.must(err)
+	mac := by.mac()
 	var mu sync.Mutex
 	var heard int
 	var running sync.WaitGroup
@@ -230,7 +236,7 @@ func (h *host) hear(of *address) (count func() int) {
 			if err != nil {
 				return
 			}
-			if c, ok := of.discovery.read(got, of.ip); ok && !c.asking {
+			if c, ok := of.discovery.read(got, of.ip); ok && !c.asking && c.mac.String() == mac {
 				mu.Lock()
 				heard++
 				mu.Unlock()
@@ -252,4 +258,3 @@ func wantDeath(t *testing.T, died <-chan error, sentinel error, words string) {
 		t.Error("its death was not noticed")
 	}
 }
-
