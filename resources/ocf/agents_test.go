@@ -26,7 +26,7 @@ func real(t testing.TB, agent string, params map[string]string) *ocf {
 	}
 	boot := "boot-" + newMark()
 	res, err := o.New(resources.Env{
-		Group: "g-" + strings.ToLower(newMark()), Resource: "r", Node: "alpha", Boot: boot, Token: 7, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler),
+		Group: "g-" + strings.ToLower(newMark()), Resource: "r", Node: "alpha", Boot: boot, Token: 7, Dir: t.TempDir(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +46,7 @@ func command(t testing.TB, args ...string) string {
 
 // Real agents do real things, and the kernel says so.
 func TestRealAgents(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, d := range []string{"mnt", "rsync"} {
 		must(t, os.Mkdir(filepath.Join(dir, d), 0o755))

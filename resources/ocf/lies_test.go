@@ -41,6 +41,7 @@ func TestStalls(t *testing.T) {
 		"it prints on both":               `yes >&2 & yes`,
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := script(t, `case $1 in monitor|stop|validate-all) touch $d/in; `+body+` ;; esac`)
 			r := s.resource()
 			for op, call := range map[string]func(context.Context) error{
@@ -177,62 +178,6 @@ func TestEarlierRun(t *testing.T) {
 	if p, err := process.Look(stranger.Process.Pid); err != nil || p.Ended() {
 		t.Error("a stranger was killed")
 	}
-}
-
-// While something of a run does not go, as what hangs in the kernel does not, nothing else is done and nothing is
-// believed. Such a process cannot be made at will, so here new ones with the mark of the run come again and again.
-func TestWhatDoesNotGo(t *testing.T) {
-	t.Parallel()
-	s := script(t, `[ $1 = monitor ] && [ -e $d/hang ] && { touch $d/in; sleep 60; }`)
-	s.write("hang", "")
-	r := s.resource()
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for !s.has("in") {
-			time.Sleep(time.Millisecond)
-		}
-		rec, err := r.recall(runningFile)
-		for err == nil && rec != nil {
-			cmd := exec.Command("sleep", "60")
-			cmd.Env = append(os.Environ(), markVariable+rec.Mark)
-			if err = cmd.Start(); err != nil {
-				break
-			}
-			ended := make(chan struct{})
-			go func() { defer close(ended); _ = cmd.Wait() }()
-			select {
-			case <-ended:
-			case <-stop:
-				_ = cmd.Process.Kill()
-				<-ended
-				return
-			}
-		}
-		t.Errorf("%+v %v", rec, err)
-	}()
-	ctx := within(t, 300*time.Millisecond)
-	state, _, err := r.Probe(ctx)
-	end, _ := ctx.Deadline()
-	if over := time.Since(end); state != resources.Unknown || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errHangs) || over > late {
-		t.Errorf("%s %v, %v too late", state, err, over)
-	}
-	must(t, os.Remove(s.file("hang")))
-	state, _, err = r.Probe(within(t, time.Second))
-	if state != resources.Unknown {
-		t.Error(state)
-	}
-	wantErr(t, err, nil, "an earlier action still runs")
-	for op, call := range map[string]func(context.Context) error{"start": r.Start, "stop": r.Stop} {
-		wantErr(t, call(within(t, 200*time.Millisecond)), nil, op, "an earlier action still runs")
-	}
-	if s.asked() != "monitor" {
-		t.Errorf("asked %s", s.asked())
-	}
-	close(stop)
-	<-stopped
-	s.nothingLeft()
-	wantState(t, r, resources.Inactive)
 }
 
 // Two daemons, or two objects of one, do not act at once.
