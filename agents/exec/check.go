@@ -98,5 +98,5 @@ func findPlug(r result, names []string, separator string, c censor) error {
 	if len(known) > most {
 		list += fmt.Sprintf(" and %d more", len(known)-most)
 	}
-	return fmt.Errorf("%w: the device has no such plug; it has %s", agents.ErrPlug, clip(list, mostRunes))
+	return fmt.Errorf("%w: the device has no such plug; it has %s", agents.ErrPlug, agents.Clip(list, mostRunes))
 }

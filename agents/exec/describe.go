@@ -26,7 +26,7 @@ password_file = "/etc/hamgr/secrets/blade"
 // describe tells what a fence agent says about itself, in hamgr's words.
 func describe(ctx context.Context, command string) (agents.Description, error) {
 	fail := func(err error) (agents.Description, error) {
-		return agents.Description{}, fmt.Errorf("%s: %w", clip(command, mostName), err)
+		return agents.Description{}, fmt.Errorf("%s: %w", agents.Clip(command, mostName), err)
 	}
 	// What cannot fence is described all the same, with the reason.
 	if msg, cure := checkCommand(command); msg != "" && powerless[filepath.Base(command)] == "" {

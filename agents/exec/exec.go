@@ -167,7 +167,7 @@ func (r result) reading(c censor) (agents.Reading, error) {
 	words := on + off
 	switch {
 	case other != "":
-		return agents.Reading{Detail: clip(c.say(other), 40)}, nil
+		return agents.Reading{Detail: agents.Clip(c.say(other), 40)}, nil
 	case r.status == exitOff && off == 1 && on == 0:
 		return agents.Reading{State: agents.Off, Detail: "Status: OFF"}, nil
 	case r.status == exitOff && words == 0:

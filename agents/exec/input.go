@@ -53,7 +53,7 @@ func (o *Options) settings(m *metadata) ([]setting, error) {
 			if secret {
 				value = agents.Secret{}.String()
 			}
-			errs = append(errs, fmt.Errorf("options.%s: %q is not %s", name, clip(value, 60), wanted))
+			errs = append(errs, fmt.Errorf("options.%s: %q is not %s", name, agents.Clip(value, 60), wanted))
 			continue
 		}
 		list = append(list, setting{p.name, value})

@@ -95,15 +95,15 @@ func parseMetadata(b []byte) (*metadata, error) {
 	seen := map[string]bool{}
 	for _, p := range doc.Parameters {
 		if !isName(p.Name) || seen[p.Name] {
-			return nil, fmt.Errorf("not metadata: a parameter is named %q, or named twice", clip(p.Name, 40))
+			return nil, fmt.Errorf("not metadata: a parameter is named %q, or named twice", agents.Clip(p.Name, 40))
 		}
 		seen[p.Name] = true
 		out := parameter{
 			name: p.Name, kind: p.Content.Type, required: isTrue(p.Required), old: isTrue(p.Deprecated),
-			obsoletes: p.Obsoletes, fallback: clip(p.Content.Default, 200), doc: prose(p.Doc),
+			obsoletes: p.Obsoletes, fallback: agents.Clip(p.Content.Default, 200), doc: prose(p.Doc),
 		}
 		for _, o := range p.Content.Options {
-			out.choices = append(out.choices, clip(o.Value, mostName))
+			out.choices = append(out.choices, agents.Clip(o.Value, mostName))
 		}
 		m.parameters = append(m.parameters, out)
 	}
@@ -132,7 +132,7 @@ func checkDepth(b []byte) error {
 }
 
 // prose puts a text on one line.
-func prose(s string) string { return clip(strings.Join(strings.Fields(s), " "), 2000) }
+func prose(s string) string { return agents.Clip(strings.Join(strings.Fields(s), " "), 2000) }
 
 func isTrue(s string) bool { return s == "1" || strings.EqualFold(s, "true") }
 

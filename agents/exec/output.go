@@ -10,7 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
+
+	"github.com/hamgr/hamgr/agents"
 )
 
 // head keeps the beginning of what is written to it, and swallows the rest, so that a program
@@ -195,19 +196,5 @@ func (c censor) say(text string) string {
 	for i, line := range lines {
 		lines[i] = c.line(line)
 	}
-	return clip(strings.Join(slices.Compact(lines), "; "), mostRunes)
-}
-
-// clip makes text printable and short.
-func clip(s string, longest int) string {
-	runes := []rune(s)
-	if len(runes) > longest {
-		runes = append(runes[:longest], '…')
-	}
-	for i, r := range runes {
-		if !unicode.IsPrint(r) {
-			runes[i] = '?'
-		}
-	}
-	return string(runes)
+	return agents.Clip(strings.Join(slices.Compact(lines), "; "), mostRunes)
 }

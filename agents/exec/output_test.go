@@ -171,7 +171,7 @@ func FuzzSay(f *testing.F) {
 		}
 		// The words that replace it may hold it themselves.
 		if rest := strings.NewReplacer(replacement, "\n", leftOut, "\n", "; ", "\n").Replace(said); len(secret) >= shortest && !strings.ContainsAny(secret, "\n?;…") &&
-			strings.TrimSpace(secret) == secret && clip(secret, mostRunes) == secret && strings.Contains(rest, secret) {
+			strings.TrimSpace(secret) == secret && agents.Clip(secret, mostRunes) == secret && strings.Contains(rest, secret) {
 			t.Errorf("%q is shown in %q", secret, said)
 		}
 	})

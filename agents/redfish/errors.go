@@ -121,7 +121,7 @@ func (e *statusError) says(ids ...string) bool {
 
 func newStatusError(resp *http.Response, body []byte) *statusError {
 	r := resp.Request
-	e := &statusError{method: r.Method, path: clip(r.URL.Path, 120), status: resp.StatusCode, messageIDs: messageIDs(body)}
+	e := &statusError{method: r.Method, path: agents.Clip(r.URL.Path, 120), status: resp.StatusCode, messageIDs: messageIDs(body)}
 	if s := resp.Header.Get("Retry-After"); s != "" {
 		// The form with a date is ignored: a BMC's clock may be years off.
 		if n, err := strconv.Atoi(s); err == nil && n >= 0 && n < 3600 {
@@ -215,18 +215,5 @@ func word(s string) string {
 	if s == "" {
 		return "<empty>"
 	}
-	return clip(s, 40)
-}
-
-func clip(s string, longest int) string {
-	runes := []rune(s)
-	if len(runes) > longest {
-		runes = append(runes[:longest], '…')
-	}
-	for i, r := range runes {
-		if !unicode.IsPrint(r) {
-			runes[i] = '?'
-		}
-	}
-	return string(runes)
+	return agents.Clip(s, 40)
 }

@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/hamgr/hamgr/agents"
 )
 
 const (
@@ -80,7 +82,7 @@ func (a *agent) read(ctx context.Context, uri string) (*computerSystem, error) {
 		return nil, err
 	}
 	if s.self != "" && !a.base.samePath(s.self, uri) {
-		return nil, fmt.Errorf("%w: asked for %s, the BMC answers with %s", ErrSystem, uri, clip(s.self, 120))
+		return nil, fmt.Errorf("%w: asked for %s, the BMC answers with %s", ErrSystem, uri, agents.Clip(s.self, 120))
 	}
 	if etag != "" {
 		s.etag = etag
@@ -191,7 +193,7 @@ func (s *computerSystem) isCalled(name string) bool {
 func list(systems []*computerSystem) string {
 	var b []string
 	for _, s := range systems {
-		b = append(b, clip(s.uri, 120))
+		b = append(b, agents.Clip(s.uri, 120))
 	}
 	return strings.Join(b, ", ")
 }

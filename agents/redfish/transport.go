@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/hamgr/hamgr/agents"
 )
 
 const (
@@ -135,12 +137,12 @@ func (n *network) RoundTrip(req *http.Request) (*http.Response, error) {
 	case err != nil:
 		return nil, fmt.Errorf("in the middle of the answer: %w", err)
 	case len(body) > bodyLimit:
-		return nil, fmt.Errorf("%w: %s is longer than %d bytes", ErrNotRedfish, clip(req.URL.Path, 120), bodyLimit)
+		return nil, fmt.Errorf("%w: %s is longer than %d bytes", ErrNotRedfish, agents.Clip(req.URL.Path, 120), bodyLimit)
 	case isRedirect(resp): // checkRedirect decides
 	case !isSuccess(resp):
 		return nil, newStatusError(resp, body)
 	case !isObject(body) && (len(body) > 0 || req.Method == http.MethodGet):
-		return nil, fmt.Errorf("%w: %s is %s instead of JSON (HTTP %d)", ErrNotRedfish, clip(req.URL.Path, 120), mediaType(resp), resp.StatusCode)
+		return nil, fmt.Errorf("%w: %s is %s instead of JSON (HTTP %d)", ErrNotRedfish, agents.Clip(req.URL.Path, 120), mediaType(resp), resp.StatusCode)
 	}
 	if resp.StatusCode == http.StatusCreated && resp.Header.Get("Location") == "" {
 		// A login without Location would leave its session behind; the body names it too.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"unicode"
 
 	"github.com/gosnmp/gosnmp"
 
@@ -131,14 +130,5 @@ func clip(s string) string {
 	if s == "" {
 		return "<empty>"
 	}
-	runes := []rune(s)
-	if len(runes) > longest {
-		runes = append(runes[:longest], '…')
-	}
-	for i, r := range runes {
-		if !unicode.IsPrint(r) {
-			runes[i] = '?'
-		}
-	}
-	return string(runes)
+	return agents.Clip(s, longest)
 }
