@@ -13,10 +13,12 @@
 package address
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,13 +99,17 @@ func wrongAddress(s string) (msg, cure string) {
 	if s == "" {
 		return "no address", `write it with its prefix length, as in "10.0.0.100/24"`
 	}
+	if before, zone, ok := strings.Cut(s, "%"); ok {
+		zone, bits, _ := strings.Cut(zone, "/")
+		return fmt.Sprintf("%q names an interface", s), fmt.Sprintf("write \"%s/%s\" here, and interface = %q", before, cmp.Or(bits, "64"), zone)
+	}
 	if ip, err := netip.ParseAddr(s); err == nil {
 		bits, alone := 24, 32
 		if ip.Is6() {
 			bits, alone = 64, 128
 		}
 		return fmt.Sprintf("%q has no prefix length", s),
-			fmt.Sprintf("write that of its network, as in \"%s/%d\", or \"%s/%d\" if it has none", ip.WithZone(""), bits, ip.WithZone(""), alone)
+			fmt.Sprintf("write that of its network, as in \"%s/%d\", or \"%s/%d\" if it has none", ip, bits, ip, alone)
 	}
 	p, err := netip.ParsePrefix(s)
 	ip := p.Addr()

@@ -70,6 +70,7 @@ func TestTwoAtOnce(t *testing.T) {
 
 // What this host itself says is no other host's word, and is told apart.
 func TestThisHostAnswers(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		t.Run(cidr, func(t *testing.T) {
 			n := newNetwork(t)
@@ -115,7 +116,7 @@ func (h *host) claimFrom(name string, of *address) (stop func()) {
 	h.t.Helper()
 	l, err := of.kernel.linkNamed(name)
 	h.must(err)
-	w, err := of.openWire(l)
+	w, err := of.makeWire(l)
 	h.must(err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -147,6 +148,7 @@ func TestLinkAwayWhileAsked(t *testing.T) {
 
 // Something else added the address, and the kernel's own duplicate detection runs, or has failed.
 func TestDuplicateDetectionOfTheKernel(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	a, b := n.join("a", 1), n.join("b", 2)
 	a.sysctl("ipv6/conf/eth0/accept_dad", "1")
@@ -191,6 +193,7 @@ func TestDuplicateDetectionOfTheKernel(t *testing.T) {
 
 // Which interface gets it.
 func TestPlace(t *testing.T) {
+	t.Parallel()
 	n, other := newNetwork(t), newNetwork(t)
 	a := n.join("a", 1)
 	a.plug(other, "eth1")

@@ -277,7 +277,7 @@ func (k *keeper) askAgain(ctx context.Context) error {
 	if k.wire == nil {
 		return nil
 	}
-	w, err := k.a.openWire(k.link)
+	w, err := k.a.openWire(ctx, k.link)
 	if err != nil {
 		return err
 	}

@@ -199,6 +199,7 @@ func TestDaemonRestart(t *testing.T) {
 
 // What was there before us is found, told, and handled like ours once it is.
 func TestFound(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		n := newNetwork(t)
 		a := n.join("a", 1)

@@ -201,32 +201,3 @@ func (a *address) check(v view) error {
 	}
 	return a.mayHold(v.link)
 }
-
-// bounded runs a request that may hang in the kernel, for as long as the context allows.
-func bounded[T any](ctx context.Context, call func() (T, error)) (T, error) {
-	if err := ctx.Err(); err != nil {
-		var none T
-		return none, err
-	}
-	return beside(ctx, call)
-}
-
-// beside runs a call beside the caller, who waits no longer than the context allows.
-func beside[T any](ctx context.Context, call func() (T, error)) (T, error) {
-	type result struct {
-		value T
-		err   error
-	}
-	done := make(chan result, 1)
-	go func() {
-		v, err := call()
-		done <- result{v, err}
-	}()
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		var none T
-		return none, fmt.Errorf("the kernel does not answer: %w", ctx.Err())
-	}
-}

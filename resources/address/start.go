@@ -47,7 +47,7 @@ func (a *address) start(ctx context.Context) error {
 		return err
 	}
 	if !v.link.silent() {
-		if k.wire, err = a.openWire(v.link); err != nil {
+		if k.wire, err = a.openWire(ctx, v.link); err != nil {
 			return err
 		}
 	}
@@ -110,24 +110,29 @@ func (a *address) add(ctx context.Context, before link) error {
 		if err != nil {
 			return fmt.Errorf("add it to %s: %w", now.name, err)
 		}
-		if ctx.Err() != nil { // nobody waits for it any more: it must not stay
-			return errors.Join(ctx.Err(), a.kernel.remove(entry{index: now.index, ip: a.ip, bits: a.bits}))
-		}
 		return nil
-	})
+	}, func() error { return a.kernel.remove(entry{index: before.index, ip: a.ip, bits: a.bits}) })
 }
 
-// change runs a request that changes the kernel's addresses. There is one at a time: one that was given up may
-// still be under way, and nothing is known for sure before it has come back.
-func (a *address) change(ctx context.Context, call func() error) error {
+// change runs a request that changes the kernel's addresses, and undoes what was done if nobody waits for it any
+// more. There is one at a time: one that was given up may still be under way, and nothing is known for sure
+// before it has come back.
+func (a *address) change(ctx context.Context, call, undo func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	select {
 	case a.changing <- struct{}{}:
 	case <-ctx.Done():
 		return fmt.Errorf("an earlier request to the kernel has not come back: %w", ctx.Err())
 	}
-	_, err := beside(ctx, func() (struct{}, error) {
-		defer func() { <-a.changing }()
-		return struct{}{}, call()
+	_, err := beside(ctx, func() (struct{}, error) { return struct{}{}, call() }, func(_ struct{}, err error, taken bool) {
+		if !taken && err == nil && undo != nil {
+			if err := undo(); err != nil {
+				a.env.Log.Warn("what nobody waits for any more could not be undone", "err", err)
+			}
+		}
+		<-a.changing
 	})
 	return err
 }
@@ -149,7 +154,7 @@ func (a *address) verify(ctx context.Context, l link) (link, error) {
 		flags := v.found[0].flags
 		if flags&unix.IFA_F_DADFAILED != 0 {
 			err := fmt.Errorf("%w: another host on the network of %s has it, by the kernel's duplicate address detection", resources.ErrElsewhere, v.link.name)
-			return link{}, errors.Join(err, a.change(ctx, func() error { return a.kernel.remove(v.found[0]) }))
+			return link{}, errors.Join(err, a.change(ctx, func() error { return a.kernel.remove(v.found[0]) }, nil))
 		}
 		if flags&unix.IFA_F_TENTATIVE == 0 {
 			return v.link, a.awaitDelivery(ctx, v.link)

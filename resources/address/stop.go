@@ -23,7 +23,7 @@ func (a *address) Stop(ctx context.Context) error {
 
 func (a *address) stop(ctx context.Context) error {
 	// Waits for a request that was given up before; it may have added the address.
-	if err := a.change(ctx, func() error { return nil }); err != nil {
+	if err := a.change(ctx, func() error { return nil }, nil); err != nil {
 		return err
 	}
 	// First the connections, while their far ends can still be told; after the removal those that came meanwhile.
@@ -38,7 +38,7 @@ func (a *address) stop(ctx context.Context) error {
 		if len(v.found) == 0 {
 			return a.endConnections(ctx)
 		}
-		if err := a.change(ctx, func() error { return a.removeAll(v) }); err != nil {
+		if err := a.change(ctx, func() error { return a.removeAll(v) }, nil); err != nil {
 			return err
 		}
 	}

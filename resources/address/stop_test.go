@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"os"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +50,7 @@ func ended(c net.Conn) bool {
 
 // The connections of the address end with it, at both ends; all others go on, and so do listeners.
 func TestStopEndsConnections(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		t.Run(cidr, func(t *testing.T) {
 			n := newNetwork(t)
@@ -89,6 +92,7 @@ func TestStopEndsConnections(t *testing.T) {
 
 // Addresses that the kernel made secondary to ours do not go with it.
 func TestStopKeepsTheOthers(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	a := n.join("a", 0)
 	first := a.resource(Options{Address: "10.0.0.100/24", Interface: "eth0"})
@@ -109,6 +113,7 @@ func TestStopKeepsTheOthers(t *testing.T) {
 
 // Stop is content with what is not there, in whatever way.
 func TestStopWithoutAddress(t *testing.T) {
+	t.Parallel()
 	n := newNetwork(t)
 	a := n.join("a", 1)
 	mustStop(t, a.resource(Options{Address: "10.0.0.100/24"}))
@@ -172,8 +177,11 @@ func TestKernelHangs(t *testing.T) {
 	a := n.join("a", 1)
 	service := a.resource(Options{Address: "10.0.0.100/24"})
 	release := make(chan struct{})
-	hangs := func(domain, typ, proto int) (int, error) {
-		<-release
+	var hangs atomic.Bool
+	service.kernel.socket = func(domain, typ, proto int) (int, error) {
+		if hangs.Load() {
+			<-release
+		}
 		return a.socket(domain, typ, proto)
 	}
 	quick := func(what string, call func(ctx context.Context) error) {
@@ -185,16 +193,18 @@ func TestKernelHangs(t *testing.T) {
 		}
 	}
 	// The whole kernel hangs.
-	service.kernel.socket = hangs
+	hangs.Store(true)
 	quick("probe", func(ctx context.Context) error { _, _, err := service.Probe(ctx); return err })
 	quick("start", service.Start)
 	quick("stop", service.Stop)
 	quick("check", service.Check)
-	service.kernel.socket = a.socket
+	hangs.Store(false)
 
 	// It hangs while it adds the address, and adds it when nobody waits any more.
+	l, err := service.kernel.linkNamed("eth0")
+	a.must(err)
 	quick("add", func(ctx context.Context) error {
-		return service.change(ctx, func() error { <-release; return service.kernel.add(a.link("eth0").Attrs().Index, service.ip, 24) })
+		return service.change(ctx, func() error { <-release; return service.kernel.add(l.index, service.ip, 24) }, nil)
 	})
 	quick("stop behind add", service.Stop)
 	wantState(t, service, resources.Inactive, "")
@@ -209,6 +219,21 @@ func TestKernelHangs(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+	wantState(t, service, resources.Inactive, "")
+
+	// One that hangs behind a start is undone as soon as it comes.
+	var once sync.Once
+	begun, release := make(chan struct{}), make(chan struct{})
+	quick("start", func(ctx context.Context) error {
+		return service.change(ctx, func() error {
+			once.Do(func() { close(begun) })
+			<-release
+			return service.kernel.add(l.index, service.ip, 24)
+		}, func() error { return service.kernel.remove(entry{index: l.index, ip: service.ip, bits: 24}) })
+	})
+	<-begun
+	close(release)
+	eventually(t, time.Second, "the request came back", func() bool { return len(service.changing) == 0 })
 	wantState(t, service, resources.Inactive, "")
 }
 

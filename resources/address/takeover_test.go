@@ -188,7 +188,7 @@ func TestOldOwnerComesBack(t *testing.T) {
 			// Its kernel still has the address, and speaks of it in spite of all: a frame of its own.
 			l, err := old.kernel.linkNamed("eth0")
 			a.must(err)
-			w, err := old.openWire(l)
+			w, err := old.makeWire(l)
 			a.must(err)
 			defer w.Close()
 			a.must(w.send(old.discovery.announcement(l, ip)...))
@@ -201,6 +201,7 @@ func TestOldOwnerComesBack(t *testing.T) {
 }
 
 func TestAnnouncementsAreRepeated(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		t.Run(cidr, func(t *testing.T) {
 			t.Parallel()
@@ -223,7 +224,7 @@ func (h *host) hear(of *address, by *host) (count func() int) {
 	listener := &address{opts: of.opts, ip: of.ip, bits: of.bits, discovery: of.discovery, kernel: kernel{socket: h.socket}}
 	l, err := listener.kernel.linkNamed("eth0")
 	h.must(err)
-	w, err := listener.openWire(l)
+	w, err := listener.makeWire(l)
 	h.must(err)
 	mac := by.mac()
 	var mu sync.Mutex

@@ -68,7 +68,15 @@ type wire struct {
 	group int // socket that is a member of the address's solicited-node group; -1 with IPv4
 }
 
-func (a *address) openWire(l link) (*wire, error) {
+func (a *address) openWire(ctx context.Context, l link) (*wire, error) {
+	return beside(ctx, func() (*wire, error) { return a.makeWire(l) }, func(w *wire, err error, taken bool) {
+		if !taken && err == nil {
+			w.Close()
+		}
+	})
+}
+
+func (a *address) makeWire(l link) (*wire, error) {
 	fd, err := a.kernel.socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return nil, fmt.Errorf("packet socket on %s: %w", l.name, err)
