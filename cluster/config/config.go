@@ -50,7 +50,7 @@ type Cluster struct {
 	HealthInterval   time.Duration `toml:"health_interval" range:"0s..24h" doc:"how often each fence device is read by each node that may have to use it, with a random tenth more or less; 0s: never"`
 	RehearsalAge     time.Duration `toml:"rehearsal_age" range:"0s..87600h" doc:"status warns of a fence device that was not proven to cut its node's power for longer; 0s: it does not"`
 	StormWindow      time.Duration `toml:"storm_window" range:"0s..24h" doc:"the cluster by itself shoots at most half of the members within this time; 0s: no such brake"`
-	QuarantineAfter  int           `toml:"quarantine_after" range:"1..16" doc:"a node that the cluster fenced so often within quarantine_window is left off"`
+	QuarantineAfter  int           `toml:"quarantine_after" range:"1..16" doc:"a node that the cluster fenced so often within quarantine_window gets no groups, and is left off while the majority can spare it"`
 	QuarantineWindow time.Duration `toml:"quarantine_window" range:"0s..720h" doc:"see quarantine_after; 0s: no quarantine"`
 	QuarantineTime   time.Duration `toml:"quarantine_time" range:"1s..24h" doc:"how long the first quarantine lasts; each further one lasts twice as long, up to a day"`
 }

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/hamgr/hamgr/agents"
 	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 	"github.com/hamgr/hamgr/stonith"
@@ -193,6 +193,13 @@ func (d *devices) forget() {
 	clear(d.seen)
 }
 
+// forgetReader drops what a daemon saw that is replaced by a new one, with another file maybe.
+func (d *devices) forgetReader(reader string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	maps.DeleteFunc(d.seen, func(key plugSeen, _ Observation) bool { return key.reader == reader })
+}
+
 // Devices gives what the coordinator knows of the fence devices, sorted by target, level, device, plug
 // and reader; nothing where this node does not coordinate.
 func (c *Coordinator) Devices() []Observation {
@@ -340,7 +347,7 @@ func (c *Coordinator) executors(s *state.State, v scheduler.View) map[string][]s
 		}
 		bad := map[string]int{}
 		for _, o := range seen {
-			if o.Target == target && o.Trouble == agents.Unreachable {
+			if o.Target == target && !o.Healthy() {
 				bad[o.Reader] += 1 << (8 * max(0, 3-o.Level)) // the first level counts most
 			}
 		}

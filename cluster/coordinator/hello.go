@@ -62,6 +62,7 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 		if riddle, err := c.doubt(n, h); err != nil || riddle != "" {
 			return Welcome{Riddle: riddle}, err
 		}
+		c.devices.forgetReader(from)
 	}
 	c.noteHello(from, h, s.Applied)
 	if n.Boot != h.Boot || n.Session != h.Session || !n.Up || h.Machine != (state.Machine{}) && h.Machine.Kept() != n.Machine ||

@@ -97,7 +97,9 @@ func (b backend) Fence(ctx context.Context, req api.FenceRequest, observe func(a
 		err := noCoordinator()
 		switch {
 		case ok && name == b.n.Self:
-			res, err = b.fenceHere(ctx, req, observe)
+			here := req
+			here.By = orElse(req.By, "operator") + " on " + b.n.Self
+			res, err = b.fenceHere(ctx, here, observe)
 		case ok:
 			res, err = b.n.peers.client(name).Fence(ctx, req, observe)
 		}
@@ -214,8 +216,8 @@ func fenceError(op state.Operation, err error) error {
 func noCoordinator() error {
 	return &api.Error{
 		Code:    api.ErrNoCoordinator,
-		Message: "there is no coordinator: without a majority of the nodes nothing may be fenced",
-		Hint:    "bring back nodes until hamgr status says quorate",
+		Message: "there is no coordinator: without a majority of the nodes nothing is done",
+		Hint:    "bring back nodes until hamgr status shows a quorum",
 	}
 }
 

@@ -64,11 +64,11 @@ func operationProblem(o *state.Operation, waits obstacle) (text, cure string) {
 	case failed && o.PowersOn():
 		return fmt.Sprintf("%s was not switched on so far: %s", o.Node, o.Error), "hamgr fence status " + o.Node
 	case failed:
-		text = fmt.Sprintf("fencing of %s fails (%d times): %s", o.Node, o.Failures, o.Error)
+		text = fmt.Sprintf("fencing of %s fails, %d so far: %s", o.Node, o.Failures, o.Error)
 		if waits.Why != "" {
 			text += "; now it waits: " + waits.Why
 		}
-		return text, "what " + o.Node + " holds cannot be taken over before its power is proven off: hamgr fence status " + o.Node
+		return text, fmt.Sprintf("what %s holds cannot be taken over before it is proven off: mend its devices (hamgr fence test %s), or if you know that it is down: hamgr fence confirm %s", o.Node, o.Node, o.Node)
 	case waits.Why != "":
 		return fmt.Sprintf("fencing of %s waits: %s", o.Node, waits.Why), waits.Cure
 	}
@@ -84,8 +84,11 @@ func (n *Node) fencingProblems(nodes []api.NodeStatus, alarm, warn func(text, cu
 	for _, node := range nodes {
 		deviceProblems(node, there, alarm, warn)
 		if why := rehearsalsDue(node.Fencing.Rehearsals, n.Config.Cluster.RehearsalAge); why != "" {
-			warn(fmt.Sprintf("fencing of %s: %s", node.Name, why),
-				fmt.Sprintf("prove that it works: hamgr node standby %s, then hamgr fence rehearse %s", node.Name, node.Name))
+			cure := fmt.Sprintf("prove that it works: hamgr node standby %s, then hamgr fence rehearse %s", node.Name, node.Name)
+			if !there[node.Name] {
+				cure = "prove that it works when the node is back"
+			}
+			warn(fmt.Sprintf("fencing of %s: %s", node.Name, why), cure)
 		}
 		if node.Quarantine != "" {
 			warn(node.Name+" is "+node.Quarantine, "hamgr fence on "+node.Name+" ends it")
@@ -97,6 +100,7 @@ func (n *Node) fencingProblems(nodes []api.NodeStatus, alarm, warn func(text, cu
 func deviceProblems(node api.NodeStatus, there map[string]bool, alarm, warn func(text, cure string)) {
 	well := map[string]map[int]bool{} // reader and level: every device of it would do
 	var lines []string
+	by := map[string][]string{} // readers, by what they found wrong
 	for _, h := range node.Fencing.Health {
 		if !there[h.ReadBy] {
 			continue // it would shoot nobody now
@@ -114,10 +118,17 @@ func deviceProblems(node api.NodeStatus, there map[string]bool, alarm, warn func
 		if h.Plug != "" {
 			name += " plug " + h.Plug
 		}
-		lines = append(lines, fmt.Sprintf("%s as read by %s %s ago: %s: %s", name, h.ReadBy, (time.Duration(h.AgeMS)*time.Millisecond).Round(time.Second), h.Trouble, h.Error))
+		what := name + ": " + orElse(h.Trouble, "error")
+		if by[what] == nil {
+			lines = append(lines, what)
+		}
+		by[what] = append(by[what], h.ReadBy)
 	}
 	if lines == nil {
 		return
+	}
+	for i, what := range lines {
+		lines[i] = what + " (read by " + strings.Join(by[what], ", ") + ")"
 	}
 	able := false
 	for _, levels := range well {
@@ -125,13 +136,13 @@ func deviceProblems(node api.NodeStatus, there map[string]bool, alarm, warn func
 			able = able || ok
 		}
 	}
-	text := fmt.Sprintf("fencing of %s may fail: %s", node.Name, strings.Join(lines, "; "))
-	cure := "hamgr fence test " + node.Name
+	text := strings.Join(lines, "; ")
+	cure := "in full: hamgr fence test " + node.Name
 	if able {
-		warn(text, cure)
+		warn(fmt.Sprintf("fencing of %s may fail: %s", node.Name, text), cure)
 		return
 	}
-	alarm("no node could fence "+node.Name+" now: "+strings.Join(lines, "; "), cure)
+	alarm("no node could fence "+node.Name+" now: "+text, cure)
 }
 
 // rehearsalsDue says which devices were not proven to work for too long.

@@ -19,7 +19,7 @@ func TestOperationProblem(t *testing.T) {
 		"under way": {op: state.Operation{Phase: state.Shooting, Action: state.FenceReboot}},
 		"waits":     {state.Operation{Phase: state.Ordered, Action: state.FenceReboot}, waits, []string{"fencing of beta waits: without beta"}, ""},
 		"fails": {state.Operation{Phase: state.Shooting, Action: state.FenceReboot, Failures: 2, Error: "no answer"}, obstacle{},
-			[]string{"fencing of beta fails (2 times): no answer"}, "waits"},
+			[]string{"fencing of beta fails, 2 so far: no answer"}, "waits"},
 		"failed, and waits": {state.Operation{Phase: state.Shooting, Action: state.FenceReboot, Failures: 2, Error: "no answer"}, waits,
 			[]string{"no answer", "now it waits: without beta"}, ""},
 		"proven after failures": {op: state.Operation{Phase: state.ProvenOff, Action: state.FenceReboot, Failures: 2}},

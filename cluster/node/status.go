@@ -246,7 +246,7 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 	}
 	for _, node := range st.Nodes {
 		if node.State == api.NodeDead || node.State == api.NodeUnknown {
-			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "")
+			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "bring it back: at its console, or hamgr fence reboot "+node.Name)
 		}
 	}
 	if len(outlook.Differs) > 0 {

@@ -53,7 +53,7 @@ func cannotTake(s *state.State, v View, g *state.Group, n *state.Node) string {
 	case n.Op != 0 || n.Unclean != "":
 		return "is being fenced"
 	case n.Standby:
-		return "is in standby"
+		return "is on standby"
 	case !n.Up && n.Left:
 		return "has left"
 	case !n.Up && n.Boot == "":

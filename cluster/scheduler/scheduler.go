@@ -237,7 +237,7 @@ func unwanted(s *state.State, g *state.Group) string {
 	case g.Removed:
 		return "the group is no longer configured"
 	case n != nil && n.Standby:
-		return n.Name + " is in standby"
+		return n.Name + " is on standby"
 	}
 	return ""
 }

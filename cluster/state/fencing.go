@@ -75,7 +75,7 @@ func (t *step) mayRehearse(n *Node, c *Order) error {
 	case !n.Up:
 		return fmt.Errorf("it is not in the cluster: %w", ErrConflict)
 	case !n.Standby:
-		return fmt.Errorf("it is not in standby: %w", ErrConflict)
+		return fmt.Errorf("it is not on standby: %w", ErrConflict)
 	case len(held) > 0:
 		return fmt.Errorf("it may hold %v: %w", held, ErrConflict)
 	case n.Unclean != "":

@@ -139,7 +139,7 @@ func TestRehearsalIsOfWhoLosesNothing(t *testing.T) {
 	l := newLog(t)
 	rehearse := func(by string) Command { return order("alpha", "a1", FenceRehearse, by) }
 	l.must(join("alpha", "a1"))
-	l.refuse(rehearse("root"), ErrConflict) // not in standby
+	l.refuse(rehearse("root"), ErrConflict) // not on standby
 	tok := l.must(grant("db", "alpha", "a1")).Token
 	l.must(standby("alpha", true))
 	l.refuse(rehearse("root"), ErrConflict) // holds db
@@ -188,7 +188,7 @@ func TestWitnessIsNotInStandby(t *testing.T) {
 	l.must(Command{CallOff: &CallOff{Op: op}})
 	l.must(demoted)
 	if l.s.Nodes["alpha"].Standby {
-		t.Fatal("a witness is in standby")
+		t.Fatal("a witness is on standby")
 	}
 }
 

@@ -40,7 +40,7 @@ func (t *step) mayGrant(g *Group, c *GrantGroup) error {
 	case n.Unclean != "" || n.Op != 0:
 		return fmt.Errorf("it is being fenced: %w", ErrConflict)
 	case n.Standby:
-		return fmt.Errorf("it is in standby: %w", ErrConflict)
+		return fmt.Errorf("it is on standby: %w", ErrConflict)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func checkOperation(s *State, o *Operation) error {
 	case o.Action == FenceRehearse && !word:
 		return bad("%q rehearses", o.By)
 	case o.Action == FenceRehearse && o.CutsPower() && (n == nil || !n.Standby || n.Unclean != "" || len(granted(s, o.Node)) > 0):
-		return bad("S8: a rehearsal of a node that is not in standby, or holds something: %+v", n)
+		return bad("S8: a rehearsal of a node that is not on standby, or holds something: %+v", n)
 	case o.Clock > s.Clock || o.Attempts > 0 && (o.ShotClock < o.Clock || o.ShotClock > s.Clock):
 		return bad("S7: ordered at %d, shot at %d, it is %d", o.Clock, o.ShotClock, s.Clock)
 	}
@@ -74,7 +74,7 @@ func granted(s *State, node string) []string {
 func checkNode(s *State, n *Node) error {
 	switch f := n.Fenced; {
 	case n.Standby && n.Role != Member:
-		return fmt.Errorf("%s %s is in standby", n.Role, n.Name)
+		return fmt.Errorf("%s %s is on standby", n.Role, n.Name)
 	case len(f) > keepFenced || !slices.IsSorted(f) || len(f) > 0 && f[len(f)-1] > s.Clock:
 		return fmt.Errorf("S7: %s was fenced at %v, it is %d", n.Name, f, s.Clock)
 	case len(n.Rehearsals) > keepRehearsals:

@@ -8,7 +8,7 @@ const (
 	FenceOff    FenceAction = "off"
 	FenceReboot FenceAction = "reboot" // off, proven; then on
 	FenceOn     FenceAction = "on"     // power on only; proves nothing
-	// FenceRehearse is a reboot of a healthy node in standby that holds nothing, to prove that its devices
+	// FenceRehearse is a reboot of a healthy node on standby that holds nothing, to prove that its devices
 	// work. One that fails turns into FenceOn.
 	FenceRehearse FenceAction = "rehearse"
 	// FenceConfirm is no fencing: the entry that an operator's word leaves in the history.

@@ -54,7 +54,7 @@ func schedule(t *testing.T, seed uint64) (faults int) {
 		}
 		faults = d.faults
 		d.heal()
-		c.WaitFor(4*time.Minute, "nobody is in standby", d.allInService)
+		c.WaitFor(4*time.Minute, "nobody is on standby", d.allInService)
 		c.WaitRunning(4 * time.Minute)
 	})
 	return faults
