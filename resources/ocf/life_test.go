@@ -60,6 +60,9 @@ func TestStatusesOfActions(t *testing.T) {
 		r := s.resource()
 		wantErr(t, r.Start(within(t, 5*time.Second)), want, "start by ocf:test:test", "because")
 		must(t, r.Stop(within(t, 5*time.Second)))
+		if refused := status >= 2 && status <= 6; strings.Contains(s.asked(), "stop") == refused {
+			t.Errorf("after a start that ended with %d: asked %s", status, s.asked())
+		}
 		s.program(fmt.Sprintf(`[ "$1" = stop ] && { echo ocf-exit-reason:because >&2; rm -f $d/up; exit %d; }`, status))
 		must(t, r.Start(within(t, 5*time.Second)))
 		wantErr(t, r.Stop(within(t, 5*time.Second)), want, "stop by ocf:test:test", "because")
@@ -161,8 +164,7 @@ func TestActiveUnderAnotherToken(t *testing.T) {
 	must(t, r.Start(within(t, 5*time.Second)))
 	// The kernel has started anew: the record means nothing any more.
 	s.boot = "boot-" + newMark()
-	must(t, os.Remove(s.file("up")))
-	wantState(t, s.resource(), resources.Inactive)
+	wantState(t, s.resource(), resources.Active, "did not start it")
 }
 
 // What was started is monitored with its depth and interval; anything else is looked at as in a probe.

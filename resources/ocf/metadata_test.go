@@ -54,7 +54,7 @@ func TestParseMetadata(t *testing.T) {
 		"a line in it":  strings.Replace(testMetadata, `name="port"`, `name="p&#10;PATH"`, 1),
 		"an empty name": strings.Replace(testMetadata, `name="port"`, `name=""`, 1),
 		"a long name":   strings.Replace(testMetadata, `name="port"`, `name="`+strings.Repeat("p", mostName+1)+`"`, 1),
-		"deep":          `<resource-agent>` + strings.Repeat("<a>", mostNesting+1),
+		"deep":          `<resource-agent>` + strings.Repeat("<a>", mostNesting+1) + strings.Repeat("</a>", mostNesting+1) + `</resource-agent>`,
 		"many":          `<resource-agent><actions>` + strings.Repeat(`<action name="a"/>`, mostEntries+1) + `</actions></resource-agent>`,
 		"entities":      `<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><resource-agent><longdesc>&b;</longdesc></resource-agent>`,
 		"not UTF-8":     "<resource-agent><longdesc>\xff</longdesc></resource-agent>",
