@@ -8,7 +8,8 @@ import (
 // Check implements resources.Checker: the agent is there, its parameters fit, and it finds nothing wrong with them
 // itself (validate-all).
 func (o *ocf) Check(ctx context.Context) error {
-	if err := o.validate(ctx); err != nil {
+	err := beside(ctx, func() error { return o.validate(ctx) })
+	if err != nil {
 		return fmt.Errorf("check by %s: %w", o.name, err)
 	}
 	return nil
@@ -24,7 +25,7 @@ func (o *ocf) validate(ctx context.Context) error {
 		return err
 	}
 	defer held.Close()
-	r, err := o.run(ctx, held, call{action: "validate-all"})
+	r, err := o.run(ctx, call{action: "validate-all"})
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,11 @@ func describe(ctx context.Context, root, program string) (resources.Description,
 	if err != nil {
 		return resources.Description{}, err
 	}
-	m, err := readMetadata(ctx, root, n)
+	var m *metadata
+	err = beside(ctx, func() (err error) {
+		m, err = readMetadata(ctx, root, n)
+		return err
+	})
 	if err != nil {
 		return resources.Description{}, fmt.Errorf("%s: %w", n, err)
 	}

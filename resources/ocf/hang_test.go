@@ -114,3 +114,28 @@ func brokenDisk(t testing.TB, dir string) (release func()) {
 	t.Cleanup(release)
 	return release
 }
+
+// Files that hang, before the agent is even run, hold up nobody.
+func TestFilesHangInTheKernel(t *testing.T) {
+	t.Parallel()
+	s := script(t, "")
+	release := brokenDisk(t, s.file("mnt"))
+	values, root := s.options(), s.options()
+	values.ParamFiles = map[string]string{"passwd": s.file("mnt/passwd")}
+	root.Root = s.file("mnt")
+	for _, o := range []*Options{values, root} {
+		r := s.open(o, 7)
+		r.env.Dir = t.TempDir()
+		for op, call := range map[string]func(context.Context) error{
+			"start": r.Start, "stop": r.Stop, "check": r.Check, "probe": func(ctx context.Context) error { _, _, err := r.Probe(ctx); return err },
+			"describe": func(ctx context.Context) error { _, err := describe(ctx, s.file("mnt"), o.Agent); return err },
+		} {
+			ctx := within(t, 100*time.Millisecond)
+			wantErr(t, call(ctx), context.DeadlineExceeded, "hangs")
+			if end, _ := ctx.Deadline(); time.Since(end) > late {
+				t.Errorf("%s: %v too late", op, time.Since(end))
+			}
+		}
+	}
+	release()
+}

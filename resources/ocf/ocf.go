@@ -15,7 +15,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -142,11 +141,21 @@ type ocf struct {
 // Probe implements resources.Resource. What hamgr has not started is looked at as a probe is (interval 0),
 // which agents answer more leniently: that nothing is installed is no failure then.
 func (o *ocf) Probe(ctx context.Context) (resources.State, string, error) {
-	state, detail, err := o.probe(ctx)
+	type look struct {
+		state  resources.State
+		detail string
+	}
+	seen := make(chan look, 1)
+	err := beside(ctx, func() error {
+		state, detail, err := o.probe(ctx)
+		seen <- look{state, detail}
+		return err
+	})
 	if err != nil {
 		return resources.Unknown, "", fmt.Errorf("monitor by %s: %w", o.name, err)
 	}
-	return state, detail, nil
+	l := <-seen
+	return l.state, l.detail, nil
 }
 
 func (o *ocf) probe(ctx context.Context) (resources.State, string, error) {
@@ -173,7 +182,7 @@ func (o *ocf) probe(ctx context.Context) (resources.State, string, error) {
 	if err != nil { // an agent that was replaced meanwhile may still know whether the service runs
 		m = &metadata{}
 	}
-	state, detail, err := o.monitor(ctx, held, m, begun != nil)
+	state, detail, err := o.monitor(ctx, m, begun != nil)
 	if state == resources.Active && begun != nil && begun.Token != o.env.Token {
 		return resources.Failed, fmt.Sprintf("still runs under token %d", begun.Token), nil
 	}
@@ -193,13 +202,13 @@ func (o *ocf) fit(ctx context.Context) (*metadata, error) {
 }
 
 // monitor asks the agent for the state. recurring is the monitor of what was started, with the configured depth.
-func (o *ocf) monitor(ctx context.Context, held *os.File, m *metadata, recurring bool) (resources.State, string, error) {
+func (o *ocf) monitor(ctx context.Context, m *metadata, recurring bool) (resources.State, string, error) {
 	a := call{action: "monitor"}
 	if recurring {
 		a.depth = o.opts.Depth
 		a.interval = m.interval(o.opts.Depth)
 	}
-	r, err := o.run(ctx, held, a)
+	r, err := o.run(ctx, a)
 	if err != nil {
 		return resources.Unknown, "", err
 	}

@@ -75,8 +75,8 @@ func (o *ocf) forget(file string) error {
 	return nil
 }
 
-// lock keeps two actions on the same resource apart, also those of two daemons. A run keeps the lock as long
-// as its agent hangs, even if nobody waits for it any more. Closing the file unlocks.
+// lock keeps two actions on the same resource apart, also those of two daemons. One that hangs keeps it, even if
+// nobody waits for it any more. Closing the file unlocks.
 func lock(ctx context.Context, dir string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
 	if err != nil {

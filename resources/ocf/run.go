@@ -22,26 +22,45 @@ import (
 const (
 	// killTime is how long killing may take. What hangs in the kernel dies later.
 	killTime = 30 * time.Millisecond
-	// patience is how long a call waits for it.
+	// patience is how long a call waits for its end after its context has ended.
 	patience = 40 * time.Millisecond
 )
 
-// errHangs says that something of a run is left although it was killed.
-var errHangs = errors.New("and hangs in the kernel")
+// errHangs says that something of a call is left although its time is over.
+var errHangs = errors.New("something hangs in the kernel")
+
+// beside runs f, which obeys ctx unless the kernel holds it, because of a disk that does not answer. Then the
+// caller is let go; f keeps the resource's lock until it comes back.
+func beside(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return fmt.Errorf("%w: %w", errHangs, ctx.Err())
+	}
+}
 
 // job is one run of an agent.
 type job struct {
 	path, action string
 	env          []string
 	secrets      []string
-	mark         string   // of this run alone
-	most         int      // bytes of standard output that are kept
-	alone        bool     // it is to leave nothing behind, so what it leaves is killed
-	lock         *os.File // kept while it runs; nil if there is none
+	mark         string // of this run alone
+	most         int    //  bytes of standard output that are kept
+	alone        bool   // it is to leave nothing behind, so what it leaves is killed
 }
 
 // run makes the agent carry out one action. The record of it stays if something of it may still run.
-func (o *ocf) run(ctx context.Context, held *os.File, c call) (result, error) {
+func (o *ocf) run(ctx context.Context, c call) (result, error) {
 	env, secrets, err := o.environ(ctx, c)
 	if err != nil {
 		return result{}, err
@@ -57,7 +76,7 @@ func (o *ocf) run(ctx context.Context, held *os.File, c call) (result, error) {
 		return result{}, err
 	}
 	began := time.Now()
-	r, err := execute(ctx, job{path: o.path, action: c.action, env: env, secrets: secrets, mark: mark, most: mostStdout, alone: c.action == "validate-all", lock: held})
+	r, err := execute(ctx, job{path: o.path, action: c.action, env: env, secrets: secrets, mark: mark, most: mostStdout, alone: c.action == "validate-all"})
 	took := time.Since(began).Round(time.Millisecond)
 	if errors.Is(err, errHangs) {
 		return result{}, err
@@ -105,97 +124,56 @@ func (o *ocf) endEarlier(ctx context.Context) error {
 // newMark is the value of HAMGR_RUN: no other run has it.
 func newMark() string { return rand.Text() }
 
-// running is a run in progress.
-type running struct {
-	job
-	done   chan struct{} // closed when the rest is there
-	result result
-	err    error
-}
-
 // execute runs a program with one argument, and nothing on its standard input. When ctx ends, all that it has
-// made is killed.
+// made is killed. It comes back when the program is gone, which can take for ever.
 func execute(ctx context.Context, j job) (result, error) {
 	if err := ctx.Err(); err != nil {
 		return result{}, err
 	}
-	// Forking waits for every file system that is touched, so it waits beside the caller.
-	p := &running{job: j, done: make(chan struct{})}
-	if j.lock != nil {
-		fd, err := unix.FcntlInt(j.lock.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-		if err != nil {
-			return result{}, fmt.Errorf("keep the lock: %w", err)
-		}
-		p.lock = os.NewFile(uintptr(fd), "lock")
-	}
-	go p.live(ctx)
-	select {
-	case <-p.done:
-		return p.result, p.err
-	case <-ctx.Done():
-	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	select {
-	case <-p.done:
-		return p.result, p.err
-	case <-t.C:
-		return result{}, fmt.Errorf("%s was killed %w: %w", j.action, errHangs, ctx.Err())
-	}
-}
-
-// live is the whole run.
-func (p *running) live(ctx context.Context) {
-	defer close(p.done)
-	if p.lock != nil {
-		defer p.lock.Close()
-	}
-	stdout, stderr := &head{most: p.most}, &tail{most: mostStderr}
+	stdout, stderr := &head{most: j.most}, &tail{most: mostStderr}
 	out, err := newCapture(stdout)
 	if err != nil {
-		p.err = err
-		return
+		return result{}, err
 	}
 	defer out.finish()
 	errs, err := newCapture(stderr)
 	if err != nil {
-		p.err = err
-		return
+		return result{}, err
 	}
 	defer errs.finish()
-	cmd, leader, err := p.spawn(ctx, out.w, errs.w)
+	cmd, leader, err := j.spawn(ctx, out.w, errs.w)
 	if err != nil {
-		p.err = err
-		return
+		return result{}, err
 	}
-	k := kin{leader: leader, mark: p.mark}
+	k := kin{leader: leader, mark: j.mark}
 	why := leader.Wait(ctx)
 	var hangs error
-	if why != nil || p.alone {
+	if why != nil || j.alone {
 		hangs = k.kill()
 	}
-	_ = leader.Wait(context.Background()) // what the kernel does not let go of keeps the lock
-	_ = cmd.Wait()                        // its state says all
+	_ = leader.Wait(context.Background())
+	_ = cmd.Wait() // its state says all
 	out.finish()
 	errs.finish()
 	status := cmd.ProcessState.ExitCode()
-	p.result = result{
-		status: status, ending: describeEnding(status, cmd.ProcessState.String()), secrets: p.secrets,
+	r := result{
+		status: status, ending: describeEnding(status, cmd.ProcessState.String()), secrets: j.secrets,
 		stdout: string(stdout.buf), cut: stdout.cut, stderr: stderr.text(),
 	}
 	switch {
 	case hangs != nil:
-		p.err = errors.Join(fmt.Errorf("%s was killed %w: %w", p.action, errHangs, hangs), why)
+		return result{}, errors.Join(fmt.Errorf("%s was killed, and %w: %w", j.action, errHangs, hangs), why)
 	case why != nil:
-		p.result.ending = p.action + " was killed"
-		p.err = fmt.Errorf("%s: %w", p.result.says(), why)
+		r.ending = j.action + " was killed"
+		return result{}, fmt.Errorf("%s: %w", r.says(), why)
 	}
+	return r, nil
 }
 
 // spawn starts the program, in a session of its own. The runtime stands still while a child is between fork and
 // exec, so a file system that hangs is made to hang before, where it holds but one goroutine.
-func (p *running) spawn(ctx context.Context, stdout, stderr *os.File) (*exec.Cmd, process.Process, error) {
-	if f, err := os.Open(p.path); err == nil { // a program may be executable and not readable
+func (j job) spawn(ctx context.Context, stdout, stderr *os.File) (*exec.Cmd, process.Process, error) {
+	if f, err := os.Open(j.path); err == nil { // a program may be executable and not readable
 		_, _ = f.Read(make([]byte, 1))
 		f.Close()
 	}
@@ -203,7 +181,7 @@ func (p *running) spawn(ctx context.Context, stdout, stderr *os.File) (*exec.Cmd
 		return nil, process.Process{}, err
 	}
 	cmd := &exec.Cmd{
-		Path: p.path, Args: []string{p.path, p.action}, Dir: "/", Env: append(p.env, markVariable+p.mark),
+		Path: j.path, Args: []string{j.path, j.action}, Dir: "/", Env: append(j.env, markVariable+j.mark),
 		Stdout: stdout, Stderr: stderr, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if err := process.Ordinarily(cmd.Start); err != nil {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/hamgr/hamgr/resources"
@@ -14,7 +13,8 @@ import (
 // Start implements resources.Resource. What is active already, and was not started under this grant, is an
 // error: it would have another token. So is a start after which the agent's own monitor does not say that it runs.
 func (o *ocf) Start(ctx context.Context) error {
-	if err := o.start(ctx); err != nil {
+	err := beside(ctx, func() error { return o.start(ctx) })
+	if err != nil {
 		return fmt.Errorf("start by %s: %w", o.name, err)
 	}
 	return nil
@@ -37,7 +37,7 @@ func (o *ocf) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	state, detail, err := o.monitor(ctx, held, m, begun != nil)
+	state, detail, err := o.monitor(ctx, m, begun != nil)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look beforehand: %w", err)
@@ -52,14 +52,14 @@ func (o *ocf) start(ctx context.Context) error {
 		return err
 	}
 	o.warnIfShort(ctx, m, "start")
-	r, err := o.run(ctx, held, call{action: "start"})
+	r, err := o.run(ctx, call{action: "start"})
 	if err != nil {
 		return err
 	}
 	if r.status != success {
-		return errors.Join(r.err(), o.undo(ctx, held, m, r))
+		return errors.Join(r.err(), o.undo(ctx, m, r))
 	}
-	state, detail, err = o.monitor(ctx, held, m, true)
+	state, detail, err = o.monitor(ctx, m, true)
 	if err == nil && state != resources.Active {
 		err = fmt.Errorf("the agent says that it did, but its monitor: %s: %s", state, detail)
 	}
@@ -68,11 +68,11 @@ func (o *ocf) start(ctx context.Context) error {
 
 // undo takes the record back where the agent refused to begin, and its monitor says that nothing is here: what
 // cannot even be tried on this host must not be a stop that fails.
-func (o *ocf) undo(ctx context.Context, held *os.File, m *metadata, r result) error {
+func (o *ocf) undo(ctx context.Context, m *metadata, r result) error {
 	if !r.refused() {
 		return nil
 	}
-	if state, _, err := o.monitor(ctx, held, m, false); err != nil || state != resources.Inactive {
+	if state, _, err := o.monitor(ctx, m, false); err != nil || state != resources.Inactive {
 		return nil
 	}
 	return o.forget(startedFile)
@@ -89,7 +89,8 @@ func (o *ocf) warnIfShort(ctx context.Context, m *metadata, action string) {
 // Stop implements resources.Resource. The agent's stop must succeed, and then its monitor must say that nothing
 // runs. The metadata are not read: what has happened to the agent's file must not keep a stop from being tried.
 func (o *ocf) Stop(ctx context.Context) error {
-	if err := o.stop(ctx); err != nil {
+	err := beside(ctx, func() error { return o.stop(ctx) })
+	if err != nil {
 		return fmt.Errorf("stop by %s: %w", o.name, err)
 	}
 	return nil
@@ -108,13 +109,13 @@ func (o *ocf) stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if begun == nil && o.untouched(ctx, held) {
+	if begun == nil && o.untouched(ctx) {
 		return nil
 	}
-	if err := o.orderStop(ctx, held); err != nil {
+	if err := o.orderStop(ctx); err != nil {
 		return err
 	}
-	if err := o.verifyStopped(ctx, held); err != nil {
+	if err := o.verifyStopped(ctx); err != nil {
 		return err
 	}
 	if err := o.awaitOffspring(ctx); err != nil {
@@ -126,13 +127,13 @@ func (o *ocf) stop(ctx context.Context) error {
 // untouched reports whether there is nothing to stop, where hamgr has not begun to start anything in this boot.
 // An agent that refuses to work here, or that is not even installed, was not what started anything: a setup
 // that is wrong on every node must not fence every node.
-func (o *ocf) untouched(ctx context.Context, held *os.File) bool {
+func (o *ocf) untouched(ctx context.Context) bool {
 	ctx, cancel := share(ctx, 0.3)
 	defer cancel()
 	err := o.runnable()
 	if err == nil {
 		var r result
-		if r, err = o.run(ctx, held, call{action: "monitor"}); err != nil {
+		if r, err = o.run(ctx, call{action: "monitor"}); err != nil {
 			return false
 		}
 		if r.status == notRunning {
@@ -156,18 +157,18 @@ func (o *ocf) runnable() error {
 	return err
 }
 
-func (o *ocf) orderStop(ctx context.Context, held *os.File) error {
+func (o *ocf) orderStop(ctx context.Context) error {
 	ctx, cancel := share(ctx, 0.8) // the monitor needs some of it
 	defer cancel()
-	r, err := o.run(ctx, held, call{action: "stop"})
+	r, err := o.run(ctx, call{action: "stop"})
 	if err == nil && r.status != success {
 		err = r.err()
 	}
 	return err
 }
 
-func (o *ocf) verifyStopped(ctx context.Context, held *os.File) error {
-	state, detail, err := o.monitor(ctx, held, nil, false)
+func (o *ocf) verifyStopped(ctx context.Context) error {
+	state, detail, err := o.monitor(ctx, nil, false)
 	if err != nil {
 		return fmt.Errorf("look whether it has stopped: %w", err)
 	}
