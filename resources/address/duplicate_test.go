@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -255,5 +257,74 @@ func TestPlace(t *testing.T) {
 	a.give("eth1", "10.0.0.200/24")
 	if err := wantError(a.resource(Options{Address: "10.0.0.100/24"}).Start(deadline(t, time.Second)), resources.ErrSetup, "eth0 and eth1 have addresses"); err != nil {
 		t.Error(err)
+	}
+}
+
+// An interface that lost the address by which it was chosen still has ours, which goes on.
+func TestPlaceIsKept(t *testing.T) {
+	t.Parallel()
+	a := newNetwork(t).join("a", 1)
+	service := a.resource(Options{Address: "fd00::100/64"})
+	mustStart(t, service)
+	a.take("eth0", "fd00::1/64")
+	wantState(t, service, resources.Active, "on eth0")
+	select {
+	case <-service.keeper.ended:
+		t.Error("died: ", service.keeper.reason)
+	default:
+	}
+	mustStop(t, service)
+}
+
+// An IPv6 address is not what the host speaks from of itself, and is usable at once.
+func TestNotPreferred(t *testing.T) {
+	t.Parallel()
+	a := newNetwork(t).join("a", 1)
+	a.sysctl("ipv6/conf/eth0/accept_dad", "1")
+	service := a.resource(Options{Address: "fd00::100/64"})
+	start := time.Now()
+	mustStart(t, service)
+	if took := time.Since(start); took > 500*time.Millisecond {
+		t.Errorf("usable after %s", took)
+	}
+	all, err := a.handle.AddrList(a.link("eth0"), netlink.FAMILY_V6)
+	a.must(err)
+	for _, x := range all {
+		if x.IP.String() == "fd00::100" && (x.Flags&unix.IFA_F_DEPRECATED == 0 || x.Flags&unix.IFA_F_TENTATIVE != 0 || x.ValidLft != lifetimeForever) {
+			t.Errorf("flags %#x, valid for %d s", x.Flags, x.ValidLft)
+		}
+	}
+	var conn net.Conn
+	a.in(func() { conn, err = net.Dial("udp", "[fd00::9]:9") })
+	a.must(err)
+	defer conn.Close()
+	if from := conn.LocalAddr().(*net.UDPAddr).IP.String(); from != "fd00::1" {
+		t.Errorf("the host speaks from %s", from)
+	}
+}
+
+// Switches that know who listens to which group must learn of us before we ask: another host that asks for the
+// address at the same time does it in that group.
+func TestListensToTheGroup(t *testing.T) {
+	t.Parallel()
+	a := newNetwork(t).join("a", 1)
+	service := a.resource(Options{Address: "fd00::100/64"})
+	listens := func() bool {
+		var groups []byte
+		var err error
+		a.in(func() { groups, err = os.ReadFile("/proc/thread-self/net/igmp6") })
+		a.must(err)
+		return strings.Contains(string(groups), "ff0200000000000000000001ff000100")
+	}
+	l, err := service.kernel.linkNamed("eth0")
+	a.must(err)
+	w, err := service.makeWire(l)
+	a.must(err)
+	if !listens() {
+		t.Error("the host does not listen to the group of the address")
+	}
+	w.Close()
+	if listens() {
+		t.Error("the host still listens to the group of the address")
 	}
 }

@@ -122,8 +122,10 @@ func (a *address) Died(ctx context.Context) error {
 		}
 	}
 	events, err := a.kernel.events()
-	if err != nil {
-		return err
+	if err != nil { // nothing is known to have died; the monitors go on
+		a.env.Log.Warn("the address is not watched between monitors", "err", err)
+		<-ctx.Done()
+		return ctx.Err()
 	}
 	defer context.AfterFunc(ctx, func() { events.Close() })()
 	defer events.Close()
@@ -160,10 +162,17 @@ func (a *address) watch(ctx context.Context, events *os.File, at link, changed c
 		}
 		for concerned := false; !concerned; {
 			n, err := events.Read(buffer)
-			if err != nil && !errors.Is(err, unix.ENOBUFS) {
-				return fmt.Errorf("listen to the kernel: %w", err)
+			switch {
+			case errors.Is(err, os.ErrClosed):
+				return err
+			case err != nil: // most likely more came than the socket holds (ENOBUFS): look, and go on
+				concerned = true
+				if !errors.Is(err, unix.ENOBUFS) && pause(ctx, announcePause) != nil {
+					return ctx.Err()
+				}
+			default:
+				concerned = concerns(buffer[:n], a.ip, at.index)
 			}
-			concerned = err != nil || concerns(buffer[:n], a.ip, at.index)
 		}
 	}
 }

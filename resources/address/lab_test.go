@@ -281,8 +281,12 @@ func mustStart(t *testing.T, a *address) {
 
 func mustStop(t *testing.T, a *address) {
 	t.Helper()
+	k := a.keeper
 	if err := a.Stop(deadline(t, 5*time.Second)); err != nil {
 		t.Fatal(err)
+	}
+	if a.keeper != nil || k != nil && k.reason == nil {
+		t.Error("the keeper outlived the stop")
 	}
 	wantState(t, a, resources.Inactive, "")
 }

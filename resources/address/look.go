@@ -46,7 +46,7 @@ func (a *address) look() (view, error) {
 // around reports whether an address makes its interface fit: it has a network that holds ours, and stays. Those with
 // hamgr's mark move.
 func (a *address) around(e entry) bool {
-	return e.ip != a.ip && e.proto != mark && e.bits < e.ip.BitLen() && e.prefix().Contains(a.ip)
+	return e.ip != a.ip && e.proto != mark && e.prefix().Contains(a.ip)
 }
 
 // place finds the interface that should have the address.

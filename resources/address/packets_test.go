@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
@@ -182,4 +183,52 @@ func FuzzKernelMessages(f *testing.F) {
 		})
 		forwards6(b)
 	})
+}
+
+// A list that changed while it was read is no list (B27).
+func TestTornAnswers(t *testing.T) {
+	done := unhex("1400000003000200" + "01000000" + "00000000" + "00000000")
+	torn := unhex("1400000014001200" + "01000000" + "00000000" + "00000000") // NLM_F_DUMP_INTR
+	failed := unhex("1400000002000000" + "01000000" + "00000000" + "edffffff")
+	other := unhex("1400000002000000" + "02000000" + "00000000" + "edffffff") // an answer to somebody else
+	for name, test := range map[string]struct {
+		b    []byte
+		done bool
+		err  error
+	}{
+		"whole":  {done, true, nil},
+		"torn":   {append(bytes.Clone(torn), done...), true, errTorn},
+		"failed": {failed, true, unix.ENODEV},
+		"other":  {other, false, nil},
+		"both":   {append(bytes.Clone(other), done...), true, nil},
+	} {
+		if end, err := readAnswers(test.b, 1, nil); end != test.done || err != test.err {
+			t.Errorf("%s: %v %v", name, end, err)
+		}
+	}
+}
+
+// The first claim is answered at once, the next ones after pauses that grow, none is forgotten.
+func TestDefences(t *testing.T) {
+	var d defences
+	now := time.Now()
+	var waits []time.Duration
+	for range 10 {
+		wait, ok := d.wait(now)
+		if _, again := d.wait(now); !ok || again {
+			t.Fatal("one claim, one answer")
+		}
+		waits = append(waits, wait)
+		now = now.Add(wait)
+		d.done(now)
+	}
+	want := []time.Duration{0, 100, 200, 400, 800, 1600, 3200, 6400, 10000, 10000}
+	for i := range want {
+		if waits[i] != want[i]*time.Millisecond {
+			t.Fatalf("pauses %v", waits)
+		}
+	}
+	if wait, ok := d.wait(now.Add(2 * conflictShown)); wait != 0 || !ok {
+		t.Errorf("after a long peace: %s", wait)
+	}
 }

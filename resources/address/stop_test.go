@@ -237,6 +237,30 @@ func TestKernelHangs(t *testing.T) {
 	wantState(t, service, resources.Inactive, "")
 }
 
+// What the kernel gave when nobody waited for it any more is given back.
+func TestLateSocket(t *testing.T) {
+	n := newNetwork(t)
+	a := n.join("a", 1)
+	service := a.resource(Options{Address: "fd00::100/64"})
+	release, back := make(chan struct{}), make(chan struct{})
+	service.kernel.socket = func(domain, typ, proto int) (int, error) {
+		if domain == unix.AF_PACKET {
+			<-release
+		}
+		if domain == unix.AF_INET6 {
+			defer close(back)
+		}
+		return a.socket(domain, typ, proto)
+	}
+	fds := openFiles(t)
+	if err := service.Start(deadline(t, 30*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("start: %v", err)
+	}
+	close(release)
+	<-back
+	eventually(t, time.Second, "the sockets are closed", func() bool { return openFiles(t) == fds })
+}
+
 // Whoever waits for another host's answer is let go at once.
 func TestCalledOffWhileAsking(t *testing.T) {
 	n := newNetwork(t)
