@@ -39,6 +39,7 @@ func TestStalls(t *testing.T) {
 		"one that forgot the environment": `env -i /usr/bin/sleep 60 & echo $! >>$d/pids; sleep 60`,
 		"a session that forgot it too":    `env -i /usr/bin/setsid /usr/bin/sleep 60 & echo $! >>$d/pids; sleep 60`,
 		"one that forks for ever":         `while :; do sleep 0.01 & done`,
+		"one without parents or marks":    `(env -i /usr/bin/sleep 60 & echo $! >>$d/pids); sleep 60`,
 		"it prints without end":           `yes`,
 		"it prints on both":               `yes >&2 & yes`,
 	} {
@@ -344,3 +345,34 @@ esac`)
 	}
 	command(t, "kill", strings.TrimSpace(s.read("pid2")))
 }
+
+// What an agent printed last is read, also if it has ended before anybody read it.
+func TestLastWordsAreRead(t *testing.T) {
+	slow := &slowWriter{entered: make(chan struct{}), release: make(chan struct{})}
+	c, err := newCapture(slow)
+	must(t, err)
+	must(t, errOf(c.w.WriteString("first ")))
+	<-slow.entered
+	must(t, errOf(c.w.WriteString("last")))
+	finished := make(chan struct{})
+	go func() { defer close(finished); c.finish() }()
+	time.AfterFunc(20*time.Millisecond, func() { close(slow.release) })
+	<-finished
+	if slow.String() != "first last" {
+		t.Errorf("%q", slow.String())
+	}
+}
+
+// slowWriter holds up its first writer.
+type slowWriter struct {
+	bytes.Buffer
+	once             sync.Once
+	entered, release chan struct{}
+}
+
+func (s *slowWriter) Write(b []byte) (int, error) {
+	s.once.Do(func() { close(s.entered); <-s.release })
+	return s.Buffer.Write(b)
+}
+
+func errOf(_ int, err error) error { return err }
