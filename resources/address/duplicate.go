@@ -24,15 +24,14 @@ const questions = 3
 func (a *address) findOwner(ctx context.Context, w *wire, l link, present bool) error {
 	defer w.interrupt(ctx)()
 	buffer := make([]byte, frameLength)
-	start := time.Now()
-	for i := range questions {
+	for range questions {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		if err := w.send(a.discovery.question(l, a.ip)); err != nil {
 			return sendFault(l, err)
 		}
-		until := start.Add(a.opts.DuplicateTimeout * time.Duration(i+1) / questions)
+		until := time.Now().Add(a.opts.DuplicateTimeout / questions) // from when it was sent, whatever held us up before
 		for {
 			got, err := w.receive(ctx, buffer, until)
 			if ctx.Err() != nil {

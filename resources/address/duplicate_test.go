@@ -328,3 +328,32 @@ func TestListensToTheGroup(t *testing.T) {
 		t.Error("the host still listens to the group of the address")
 	}
 }
+
+// A process that was held up while the answer came does not take it for silence.
+func TestAnswerWhileHeldUp(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	a, b := n.join("a", 1), n.join("b", 2)
+	for _, cidr := range serviceAddresses {
+		ours, theirs := a.resource(Options{Address: cidr}), b.resource(Options{Address: cidr})
+		l, err := ours.kernel.linkNamed("eth0")
+		a.must(err)
+		w, err := ours.makeWire(l)
+		a.must(err)
+		defer w.Close()
+		stop := b.claimFrom("eth0", theirs)
+		buffer := make([]byte, frameLength)
+		eventually(t, time.Second, "the answer is read after the time for it", func() bool {
+			got, err := w.receive(t.Context(), buffer, time.Unix(1, 0))
+			c, ok := ours.discovery.read(got, ours.ip)
+			return err == nil && ok && c.mac.String() == b.mac()
+		})
+		stop()
+		for err == nil {
+			_, err = w.receive(t.Context(), buffer, time.Unix(1, 0))
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("silence: %v", err)
+		}
+	}
+}

@@ -174,7 +174,15 @@ func (h *host) give(name, cidr string) {
 	if addr.IP.To4() == nil {
 		addr.Flags = unix.IFA_F_NODAD
 	}
-	h.must(h.handle.AddrAdd(h.link(name), addr))
+	l := h.link(name)
+	h.must(h.handle.AddrAdd(l, addr))
+	if l.Attrs().OperState == netlink.OperUp {
+		eventually(h.t, 5*time.Second, "the kernel answers for "+cidr, func() bool {
+			ip, _ := netip.AddrFromSlice(addr.IP)
+			ok, err := kernel{socket: h.socket}.delivers(l.Attrs().Index, ip.Unmap())
+			return ok && err == nil
+		})
+	}
 }
 
 func (h *host) take(name, cidr string) {

@@ -162,6 +162,9 @@ func TestCalledOff(t *testing.T) {
 	})
 }
 
+// letGo is how soon a call comes back whose context has ended, with room for a busy machine.
+const letGo = 150 * time.Millisecond
+
 func openFiles(t *testing.T) int {
 	t.Helper()
 	all, err := os.ReadDir("/proc/self/fd")
@@ -188,7 +191,7 @@ func TestKernelHangs(t *testing.T) {
 		t.Helper()
 		start := time.Now()
 		err := call(deadline(t, 30*time.Millisecond))
-		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 80*time.Millisecond {
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 30*time.Millisecond+letGo {
 			t.Errorf("%s: %v after %s", what, err, took)
 		}
 	}
@@ -269,7 +272,7 @@ func TestCalledOffWhileAsking(t *testing.T) {
 		service := a.resource(Options{Address: cidr, DuplicateTimeout: maxDuplicateTimeout})
 		start := time.Now()
 		err := service.Start(deadline(t, 30*time.Millisecond))
-		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 80*time.Millisecond {
+		if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 30*time.Millisecond+letGo {
 			t.Errorf("%v after %s", err, took)
 		}
 		wantState(t, service, resources.Inactive, "")

@@ -131,7 +131,8 @@ func (w *wire) send(frames ...[]byte) error {
 	return nil
 }
 
-// receive waits for a frame until an instant, the zero time being for ever. No frame is os.ErrDeadlineExceeded.
+// receive waits for a frame until an instant, the zero time being for ever. No frame is os.ErrDeadlineExceeded; one that
+// came in time is found even if this process was held up until after it.
 func (w *wire) receive(ctx context.Context, buffer []byte, until time.Time) ([]byte, error) {
 	for {
 		if err := w.file.SetReadDeadline(until); err != nil {
@@ -141,11 +142,29 @@ func (w *wire) receive(ctx context.Context, buffer []byte, until time.Time) ([]b
 			return nil, ctx.Err()
 		}
 		n, err := w.file.Read(buffer)
-		if errors.Is(err, unix.ENETDOWN) { // told once when the link goes down; the socket lives on
+		switch {
+		case errors.Is(err, unix.ENETDOWN): // told once when the link goes down; the socket lives on
 			continue
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			n, err = w.waiting(buffer)
 		}
 		return buffer[:n], err
 	}
+}
+
+// waiting reads a frame that is there already.
+func (w *wire) waiting(buffer []byte) (n int, err error) {
+	raw, err := w.file.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	if controlErr := raw.Control(func(fd uintptr) { n, _, err = unix.Recvfrom(int(fd), buffer, unix.MSG_DONTWAIT) }); controlErr != nil {
+		return 0, controlErr
+	}
+	if errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENETDOWN) {
+		err = os.ErrDeadlineExceeded
+	}
+	return max(n, 0), err
 }
 
 // interrupt ends the receive that is under way when the context ends. The function it returns calls that off.
