@@ -1,0 +1,224 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hamgr/hamgr/resources"
+)
+
+const sleeper = "[Service]\nType=exec\nExecStart=sleep 1d\n"
+
+// died starts to wait for the death of a service that is followed already when it returns.
+func died(t testing.TB, s *service) <-chan error {
+	t.Helper()
+	reason := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		reason <- s.Died(ctx)
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		s.link.mu.Lock()
+		followed := s.link.current != nil
+		s.link.mu.Unlock()
+		if followed {
+			wantState(t, s, resources.Active) // so it has asked, too
+			return reason
+		}
+		if time.Since(begun) > 5*time.Second {
+			t.Fatal("Died does not follow the service")
+		}
+	}
+}
+
+func wantDeath(t testing.TB, reason <-chan error, bound time.Duration, words ...string) {
+	t.Helper()
+	begun := time.Now()
+	select {
+	case err := <-reason:
+		wantError(t, err, words...)
+		t.Logf("%s, after %s", err, time.Since(begun))
+		if took := time.Since(begun); took > bound {
+			t.Errorf("noticed after %s", took)
+		}
+	case <-time.After(5 * time.Second):
+		t.Fatal("the death was not noticed")
+	}
+}
+
+func TestDied(t *testing.T) {
+	const soon = 100 * time.Millisecond
+	for name, c := range map[string]struct {
+		unit  string
+		how   func(t *testing.T, unit string)
+		words []string
+		left  bool
+	}{
+		"killed":                   {sleeper, func(t *testing.T, unit string) { syscall.Kill(mainPID(t, unit), syscall.SIGKILL) }, []string{"failed", "SIGKILL", "journalctl -u watched.service"}, false},
+		"ended":                    {sleeper + "SuccessExitStatus=TERM\n", func(t *testing.T, unit string) { syscall.Kill(mainPID(t, unit), syscall.SIGTERM) }, []string{"inactive"}, false},
+		"its own restarts are off": {sleeper + "Restart=always\nRestartSec=0\n", func(t *testing.T, unit string) { syscall.Kill(mainPID(t, unit), syscall.SIGKILL) }, []string{"failed", "SIGKILL"}, false},
+		"stopped by hand":          {sleeper, func(t *testing.T, unit string) { systemctl(t, "stop", "--no-block", unit) }, []string{"active"}, false},
+		"restarted by hand":        {sleeper, func(t *testing.T, unit string) { systemctl(t, "restart", "--no-block", unit) }, nil, true},
+		"restarted by systemd": {"[Service]\nType=exec\nExecStart=sh -c 'sleep 1; exit 9'\nRestartForceExitStatus=9\nRestartSec=0\n",
+			func(t *testing.T, unit string) { time.Sleep(time.Second) }, []string{"restart"}, true},
+		"stops for long": {"[Service]\nType=exec\nExecStart=sh -c 'trap \"sleep 1\" TERM; sleep 86394'\nExecStopPost=sleep 0.5\n",
+			func(t *testing.T, unit string) { syscall.Kill(mainPID(t, unit), syscall.SIGKILL) }, []string{"deactivating"}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			writeUnit(t, "watched.service", c.unit)
+			s := newService(t, "watched.service", 1)
+			mustStart(t, s)
+			reason := died(t, s)
+			c.how(t, "watched.service")
+			bound := soon
+			if name == "restarted by systemd" {
+				bound = time.Second // it ends about then
+			}
+			wantDeath(t, reason, bound, c.words...)
+			if state, detail, err := s.Probe(t.Context()); state == resources.Active || err != nil {
+				t.Errorf("the monitor finds it %s (%s), %v", state, detail, err)
+			}
+			mustStop(t, s)
+			mustStart(t, s) // it has not lost its way
+			mustStop(t, s)
+		})
+	}
+}
+
+// What is told in the journal by systemd itself may come at any time; it is no death.
+func TestReloadIsNoDeath(t *testing.T) {
+	writeUnit(t, "watched.service", sleeper)
+	s := newService(t, "watched.service", 1)
+	mustStart(t, s)
+	reason := died(t, s)
+	for _, verb := range []string{"daemon-reload", "daemon-reexec", "daemon-reload"} {
+		systemctl(t, verb)
+		for begun := time.Now(); ; {
+			state, detail, err := s.Probe(deadline(t, 2*time.Second))
+			if state == resources.Active {
+				break
+			}
+			if err == nil || time.Since(begun) > 5*time.Second {
+				t.Fatalf("after %s: %s, %q, %v", verb, state, detail, err)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	select {
+	case err := <-reason:
+		t.Fatalf("taken for dead: %v", err)
+	case <-time.After(2 * reconnectPause):
+	}
+	syscall.Kill(mainPID(t, "watched.service"), syscall.SIGKILL)
+	wantDeath(t, reason, 100*time.Millisecond, "SIGKILL")
+	mustStop(t, s)
+}
+
+// A daemon that was restarted follows what it finds.
+func TestDiedAfterRestartOfDaemon(t *testing.T) {
+	writeUnit(t, "watched.service", sleeper)
+	mustStart(t, newService(t, "watched.service", 1))
+	s := newService(t, "watched.service", 1)
+	wantState(t, s, resources.Active)
+	reason := died(t, s)
+	syscall.Kill(mainPID(t, "watched.service"), syscall.SIGKILL)
+	wantDeath(t, reason, 100*time.Millisecond, "SIGKILL")
+	mustStop(t, s)
+}
+
+func TestDiedEndsWithItsContext(t *testing.T) {
+	writeUnit(t, "watched.service", sleeper)
+	s := newService(t, "watched.service", 1)
+	mustStart(t, s)
+	ctx := deadline(t, 100*time.Millisecond)
+	within(t, "Died", 150*time.Millisecond, func() {
+		if err := s.Died(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("died: %v", err)
+		}
+	})
+	mustStop(t, s)
+}
+
+func openFiles(t testing.TB) int {
+	t.Helper()
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(files)
+}
+
+// TestManyStartsAndStops calls off starts and stops at random. Nothing is left of that.
+func TestManyStartsAndStops(t *testing.T) {
+	writeUnit(t, "busy.service", "[Service]\nType=notify\nNotifyAccess=all\nExecStart=sh -c 'systemd-notify --ready; exec sleep 1d'\n")
+	before := openFiles(t)
+	started := 0
+	for round := range 200 {
+		s := newService(t, "busy.service", uint64(round+1))
+		err := s.Start(deadline(t, time.Duration(rand.IntN(160))*time.Millisecond))
+		switch {
+		case err == nil:
+			started++
+			wantState(t, s, resources.Active)
+		case !errors.Is(err, context.DeadlineExceeded):
+			t.Fatalf("round %d: start: %v", round, err)
+		}
+		if err := s.Stop(deadline(t, time.Duration(rand.IntN(20))*time.Millisecond)); err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("round %d: stop: %v", round, err)
+			}
+			mustStop(t, newService(t, "busy.service", uint64(round+1)))
+		}
+		wantState(t, s, resources.Inactive)
+	}
+	if started == 0 || started == 200 {
+		t.Errorf("%d of 200 starts were let through: this tests one thing only", started)
+	}
+	noJobs(t)
+	if after := openFiles(t); after > before {
+		t.Errorf("%d open files, before %d", after, before)
+	}
+	if out, _ := exec.Command("pgrep", "-f", "sleep 1d").Output(); len(out) > 0 {
+		t.Errorf("processes are left: %s", out)
+	}
+	if out := property(t, "busy.service", "ActiveState"); strings.TrimSpace(out) != "inactive" && out != "failed" {
+		t.Errorf("it is %s", out)
+	}
+}
+
+func BenchmarkProbe(b *testing.B) {
+	writeUnit(b, "watched.service", sleeper)
+	s := newService(b, "watched.service", 1)
+	mustStart(b, s)
+	m, release, err := s.link.acquire(b.Context()) // as Died does
+	if err != nil {
+		b.Fatal(err)
+	}
+	_ = m
+	for b.Loop() {
+		if state, _, err := s.Probe(b.Context()); err != nil || state != resources.Active {
+			b.Fatal(state, err)
+		}
+	}
+	release(true)
+	mustStop(b, s)
+}
+
+func BenchmarkStartStop(b *testing.B) {
+	writeUnit(b, "watched.service", sleeper)
+	for b.Loop() {
+		s := newService(b, "watched.service", 1)
+		mustStart(b, s)
+		mustStop(b, s)
+	}
+}

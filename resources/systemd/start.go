@@ -1,0 +1,180 @@
+package systemd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hamgr/hamgr/resources"
+)
+
+// Start implements resources.Resource. It returns when the start job is done and the unit is active, or ReadyAfter later.
+func (s *service) Start(ctx context.Context) error {
+	if err := s.start(ctx); err != nil {
+		return fmt.Errorf("start %s: %w", s.opts.Unit, err)
+	}
+	return nil
+}
+
+func (s *service) start(ctx context.Context) error {
+	if err := s.starts.settled(ctx, s.opts.Unit); err != nil {
+		return err
+	}
+	m, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	s.run.set("") // the run that is found next is the one
+	active, err := s.prepare(ctx, m)
+	if err != nil || active {
+		m.close()
+		return err
+	}
+	if err := s.startUnit(ctx, m); err != nil {
+		return err
+	}
+	return s.ready(ctx)
+}
+
+// prepare does what comes before the start job, unless the unit is active already.
+func (s *service) prepare(ctx context.Context, m manager) (active bool, err error) {
+	state, detail, err := s.look(ctx, m)
+	switch {
+	case err != nil:
+		return false, err
+	case state == resources.Active:
+		return true, nil
+	case state != resources.Inactive:
+		return false, fmt.Errorf("it is %s; it must be stopped first", detail)
+	}
+	if err := s.checkNow(ctx, m); err != nil {
+		return false, err
+	}
+	if err := s.writeDropIn(); err != nil {
+		return false, err
+	}
+	if err := m.reload(ctx); err != nil {
+		return false, fmt.Errorf("make systemd read its unit files again: %w", err)
+	}
+	if err := s.checkNow(ctx, m); err != nil { // with the files as they are now
+		return false, err
+	}
+	u, err := m.unit(ctx, s.opts.Unit)
+	if err != nil {
+		return false, err
+	}
+	if file := s.dropInPath(s.opts.Unit); !slices.Contains(u.texts("DropInPaths"), file) {
+		return false, s.refuse("is not given the token: systemd does not read %s; another file of that name takes its place (found: %s)", file, list(u.texts("DropInPaths")))
+	}
+	// How often a unit starts is for the group's policy to limit, not for the unit's StartLimitBurst=.
+	return false, m.resetFailed(ctx, s.opts.Unit)
+}
+
+func (s *service) checkNow(ctx context.Context, m manager) error {
+	u, err := m.unit(ctx, s.opts.Unit)
+	if err != nil {
+		return err
+	}
+	return s.check(ctx, m, u)
+}
+
+// startUnit has the unit started, and takes the connection over. When the context ends first it returns at
+// once; the job is cancelled behind it, as soon as systemd has told its number.
+func (s *service) startUnit(ctx context.Context, m manager) error {
+	if err := ctx.Err(); err != nil {
+		m.close()
+		return err
+	}
+	end := s.starts.begin(s.opts.Unit)
+	done := make(chan error, 1)
+	go func() {
+		defer end()
+		defer m.close()
+		done <- s.runStart(ctx, m)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("it was not done in time, and is called off: %w", ctx.Err())
+	}
+}
+
+func (s *service) runStart(ctx context.Context, m manager) error {
+	lasting := context.WithoutCancel(ctx) // ends with the connection
+	job, result, err := m.enqueue(lasting, "StartUnit", s.opts.Unit)
+	if err != nil {
+		return err
+	}
+	word, err := await(ctx, m, s.opts.Unit, job, result)
+	if err != nil {
+		return errors.Join(err, m.cancel(lasting, job))
+	}
+	if word == "done" {
+		return nil
+	}
+	u, err := m.unit(ctx, s.opts.Unit)
+	if err != nil {
+		return fmt.Errorf("the start job %s: %w", resultWords(word), err)
+	}
+	if word == "" && u.isActive() {
+		return nil
+	}
+	return fmt.Errorf("the start job %s; the unit is %s; %s", resultWords(word), s.describe(ctx, m, u), s.journal())
+}
+
+// lookInterval is how often a job is looked after whose end nobody tells.
+const lookInterval = time.Second
+
+// await gives the result of a job. A job whose end was not told, although it has ended, has the result "".
+func await(ctx context.Context, m manager, unit string, job uint32, result <-chan string) (string, error) {
+	ticker := time.NewTicker(lookInterval)
+	defer ticker.Stop()
+	for {
+		select {
+		case word := <-result:
+			return word, nil
+		case <-m.lost():
+			return "", errLost
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-ticker.C:
+		}
+		u, err := m.unit(ctx, unit)
+		if err != nil {
+			return "", err
+		}
+		if u.job() == job {
+			continue
+		}
+		// What systemd told before it gave this answer has been read before it.
+		select {
+		case word := <-result:
+			return word, nil
+		default:
+			return "", nil
+		}
+	}
+}
+
+// ready makes sure that the unit is active: a start job is also done where a condition of the unit does not hold.
+func (s *service) ready(ctx context.Context) error {
+	state, detail, err := s.Probe(ctx)
+	if err != nil {
+		return err
+	}
+	if state != resources.Active {
+		return fmt.Errorf("its start job is done, but it is %s: it has ended at once, or a condition of the unit (Condition...=) does not hold; %s", detail, s.journal())
+	}
+	if s.opts.ReadyAfter == 0 {
+		return nil
+	}
+	wait, cancel := context.WithTimeout(ctx, s.opts.ReadyAfter)
+	defer cancel()
+	if err := s.Died(wait); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return ctx.Err()
+}

@@ -1,0 +1,105 @@
+package systemd
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Stop implements resources.Resource. How the service is ended is up to the unit (KillMode=, TimeoutStopSec=,
+// SendSIGKILL=); whatever is left of it then is a stop that has failed, and never killed here.
+func (s *service) Stop(ctx context.Context) error {
+	if err := s.stop(ctx); err != nil {
+		return fmt.Errorf("stop %s: %w", s.opts.Unit, err)
+	}
+	return nil
+}
+
+func (s *service) stop(ctx context.Context) error {
+	if err := s.starts.settled(ctx, s.opts.Unit); err != nil {
+		return err
+	}
+	m, err := s.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.close()
+	u, err := m.unit(ctx, s.opts.Unit)
+	if err != nil {
+		return err
+	}
+	// A socket or a timer that is active would start the service again. Check has refused such a service; this one came later.
+	for _, trigger := range u.texts("TriggeredBy") {
+		if err := s.end(ctx, m, trigger); err != nil {
+			return fmt.Errorf("it could be started again by %s: %w", trigger, err)
+		}
+	}
+	if err := s.end(ctx, m, s.opts.Unit); err != nil {
+		return err
+	}
+	return s.removeDropIn()
+}
+
+// end has a unit stopped until nothing is left of it.
+func (s *service) end(ctx context.Context, m manager, name string) error {
+	seen := "systemd did not tell how it is"
+	failed := func(err error) error { return fmt.Errorf("%s: %w; see journalctl -u %s", seen, err, name) }
+	for pause := time.Duration(0); ; pause = min(2*pause+10*time.Millisecond, lookInterval) {
+		left, busy, err := remains(ctx, m, name)
+		if err != nil {
+			return failed(err)
+		}
+		if left == "" {
+			return nil
+		}
+		seen = left
+		if busy {
+			job, result, err := m.enqueue(ctx, "StopUnit", name)
+			if err != nil {
+				return failed(err)
+			}
+			if u, err := m.unit(ctx, name); err == nil {
+				seen = "its stop job is not done, and it is " + u.state()
+			}
+			word, err := await(ctx, m, name, job, result)
+			if err != nil {
+				return failed(err) // the stop job stays: that the unit ends is still wanted
+			}
+			seen = "its stop job " + resultWords(word) + ", and it is not down"
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return failed(err)
+		}
+	}
+}
+
+// remains says what is left of a unit, and whether a stop job is needed for it. What only processes are left
+// of has been stopped; those the unit lets end by themselves.
+func remains(ctx context.Context, m manager, name string) (left string, busy bool, err error) {
+	u, err := m.unit(ctx, name)
+	switch {
+	case err != nil:
+		return "", false, err
+	case !u.isDown():
+		return "it is " + u.state(), true, nil
+	case u.job() != 0:
+		return fmt.Sprintf("it is %s, and job %d is queued for it", u.state(), u.job()), true, nil
+	}
+	processes, err := m.processes(ctx, name)
+	if err != nil || len(processes) == 0 {
+		return "", false, err
+	}
+	return fmt.Sprintf("it is %s, and has left %s", u.state(), list(processes)), false, nil
+}
+
+// sleep ends early, with an error, when the context does.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

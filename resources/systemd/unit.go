@@ -1,0 +1,126 @@
+package systemd
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strings"
+)
+
+// properties are those of one D-Bus interface of a unit: org.freedesktop.systemd1(5). What is missing or has an
+// unexpected type reads as the zero value, which no decision takes for a good one.
+type properties map[string]any
+
+func (p properties) text(name string) string {
+	s, _ := p[name].(string)
+	return s
+}
+
+func (p properties) texts(name string) []string {
+	s, _ := p[name].([]string)
+	return s
+}
+
+func (p properties) flag(name string) bool {
+	b, _ := p[name].(bool)
+	return b
+}
+
+// number reads whichever integer type the property has.
+func (p properties) number(name string) int64 {
+	switch n := p[name].(type) {
+	case uint32:
+		return int64(n)
+	case int32:
+		return int64(n)
+	}
+	return 0
+}
+
+// job is the number of the job that is queued for the unit or runs; 0 is none. The property has the number and the path.
+func (p properties) job() uint32 {
+	pair, _ := p["Job"].([]any)
+	if len(pair) == 0 {
+		return 0
+	}
+	id, _ := pair[0].(uint32)
+	return id
+}
+
+// invocation is the number that systemd makes for each time that the unit starts.
+func (p properties) invocation() string {
+	b, _ := p["InvocationID"].([]byte)
+	return hex.EncodeToString(b)
+}
+
+// Values of ActiveState: what of them runs, and what has certainly ended.
+func (p properties) isActive() bool {
+	switch p.text("ActiveState") {
+	case "active", "reloading", "refreshing":
+		return true
+	}
+	return false
+}
+
+func (p properties) isDown() bool {
+	switch p.text("ActiveState") {
+	case "inactive", "failed":
+		return true
+	}
+	return false
+}
+
+// state says how the unit is, as systemctl does: "active (running)".
+func (p properties) state() string {
+	active := p.text("ActiveState")
+	if active == "" {
+		return "in a state that systemd does not tell"
+	}
+	if sub := p.text("SubState"); sub != "" && sub != active && sub != "dead" {
+		active += " (" + sub + ")"
+	}
+	return active
+}
+
+// ending says how the service's main process ended, from its properties as a service.
+func (p properties) ending() string {
+	var parts []string
+	if result := p.text("Result"); result != "" && result != "success" {
+		parts = append(parts, "Result "+result)
+	}
+	// ExecMainCode is si_code of SIGCHLD: sigaction(2).
+	status := p.number("ExecMainStatus")
+	switch code := p.number("ExecMainCode"); {
+	case code == cldExited:
+		parts = append(parts, fmt.Sprintf("its main process ended with status %d", status))
+	case code == cldKilled || code == cldDumped:
+		parts = append(parts, fmt.Sprintf("its main process was ended by %s", signalName(status)))
+	}
+	if n := p.number("NRestarts"); n > 0 {
+		parts = append(parts, fmt.Sprintf("restarted by systemd %d times", n))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// results are the words for the results of jobs: org.freedesktop.systemd1(5), signal JobRemoved.
+var results = map[string]string{
+	"done":        "is done",
+	"failed":      "failed",
+	"canceled":    "was cancelled by somebody else",
+	"timeout":     "took longer than systemd allows",
+	"dependency":  "failed because something that the unit needs did not start",
+	"skipped":     "was skipped because it does not apply to the unit's state",
+	"invalid":     "does not fit the unit's type",
+	"assert":      "failed because an assertion of the unit (Assert...=) does not hold",
+	"unsupported": "is not supported by this host",
+	"collected":   "was dropped",
+	"once":        "was refused because the unit may start only once in a boot",
+	"frozen":      "was refused because the unit is frozen",
+	"":            "ended, and systemd did not tell how",
+}
+
+func resultWords(result string) string {
+	if words, ok := results[result]; ok {
+		return words
+	}
+	return fmt.Sprintf("ended as %q", result)
+}
