@@ -226,16 +226,16 @@ func TestKernelHangs(t *testing.T) {
 
 	// One that hangs behind a start is undone as soon as it comes.
 	var once sync.Once
-	begun, release := make(chan struct{}), make(chan struct{})
+	begun, late := make(chan struct{}), make(chan struct{})
 	quick("start", func(ctx context.Context) error {
 		return service.change(ctx, func() error {
 			once.Do(func() { close(begun) })
-			<-release
+			<-late
 			return service.kernel.add(l.index, service.ip, 24)
 		}, func() error { return service.kernel.remove(entry{index: l.index, ip: service.ip, bits: 24}) })
 	})
 	<-begun
-	close(release)
+	close(late)
 	eventually(t, time.Second, "the request came back", func() bool { return len(service.changing) == 0 })
 	wantState(t, service, resources.Inactive, "")
 }
