@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -39,11 +40,15 @@ func (k *kin) find() ([]process.Process, error) {
 	if k.leader.PID != 0 {
 		k.sessions[k.leader.PID] = true
 	}
-	ours := map[int]bool{}
+	ours, marked := map[int]bool{}, map[int]bool{}
+	all = slices.DeleteFunc(all, k.exempt)
+	for _, p := range all {
+		marked[p.PID] = k.marked(p)
+	}
 	for grown := true; grown; {
 		grown = false
 		for _, p := range all {
-			if ours[p.PID] || k.exempt(p) || !(k.sessions[p.Session] || ours[p.Parent] || k.marked(p)) {
+			if ours[p.PID] || !(k.sessions[p.Session] || ours[p.Parent] || marked[p.PID]) {
 				continue
 			}
 			ours[p.PID], grown = true, true
@@ -95,10 +100,11 @@ func (k *kin) killWithin(ctx context.Context) error {
 	return process.Ending{
 		Find:   func(context.Context) ([]process.Process, error) { return k.find() },
 		Signal: unix.SIGKILL,
+		Grace:  10 * time.Millisecond, // to wait costs less than to look again
 	}.End(ctx)
 }
 
-// kill does not wait for what hangs in the kernel.
+// kill does not wait for ever for what hangs in the kernel.
 func (k *kin) kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killTime)
 	defer cancel()

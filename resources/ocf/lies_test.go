@@ -22,8 +22,35 @@ import (
 	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
-// late is the most that a call may take beyond its deadline; the rest is for a busy machine.
-const late = 50*time.Millisecond + 100*time.Millisecond
+// late is the most that a call may take beyond its deadline on a machine that is busy.
+const late = 600 * time.Millisecond
+
+// A call obeys its context within 50 ms, all killed, where the machine has time.
+func TestEndsWithin50ms(t *testing.T) {
+	s := script(t, `[ $1 = monitor ] && { touch $d/in; setsid sleep 60 & sleep 60; }`)
+	r := s.resource()
+	best := time.Hour
+	for try := 0; try < 20 && best > 50*time.Millisecond; try++ {
+		_ = os.Remove(s.file("in"))
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error)
+		go func() { _, _, err := r.Probe(ctx); ended <- err }()
+		for !s.has("in") {
+			time.Sleep(time.Millisecond)
+		}
+		began := time.Now()
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, errHangs) {
+			t.Logf("%v", err)
+			continue
+		}
+		best = min(best, time.Since(began))
+	}
+	t.Logf("%v", best)
+	if best > 50*time.Millisecond {
+		t.Errorf("%v late at best", best)
+	}
+}
 
 // However an agent stalls, the call ends with its context, and so does all that the agent has made.
 func TestStalls(t *testing.T) {
@@ -73,7 +100,8 @@ func TestStalls(t *testing.T) {
 			for pid := range strings.FieldsSeq(s.read("pids")) {
 				n, err := strconv.Atoi(pid)
 				must(t, err)
-				if p, err := process.Look(n); err == nil && !p.Ended() {
+				p, err := process.Look(n)
+				if err == nil && p.Wait(within(t, 2*time.Second)) != nil {
 					t.Errorf("left: %s", p)
 					_ = p.Signal(syscall.SIGKILL)
 				}

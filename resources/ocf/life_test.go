@@ -127,6 +127,25 @@ func TestStopOfWhatWasStartedIsStrict(t *testing.T) {
 	}
 }
 
+// What has failed is stopped before it is started again, whoever started it.
+func TestFailedIsStoppedFirst(t *testing.T) {
+	t.Parallel()
+	s := script(t, `[ $1 = monitor ] && [ -e $d/ill ] && exit 1`)
+	r := s.resource()
+	s.write("ill", "")
+	wantErr(t, r.Start(within(t, 5*time.Second)), nil, "hamgr did not start it", "stopped first")
+	must(t, os.Remove(s.file("ill")))
+	must(t, r.Start(within(t, 5*time.Second)))
+	s.write("ill", "")
+	wantState(t, r, resources.Failed)
+	wantErr(t, r.Start(within(t, 5*time.Second)), nil, "what was started is failed", "stopped first")
+	if n := strings.Count(s.asked(), "start"); n != 1 {
+		t.Errorf("asked %s", s.asked())
+	}
+	must(t, os.Remove(s.file("ill")))
+	must(t, r.Stop(within(t, 5*time.Second)))
+}
+
 // A start is only believed when the monitor agrees.
 func TestStartThatLies(t *testing.T) {
 	t.Parallel()

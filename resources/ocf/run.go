@@ -20,10 +20,11 @@ import (
 )
 
 const (
-	// killTime is how long killing may take. What hangs in the kernel dies later.
-	killTime = 30 * time.Millisecond
+	// killTime is how long killing is tried; it takes some 10 ms. What hangs in the kernel dies later, and is
+	// then only known by its mark.
+	killTime = 500 * time.Millisecond
 	// patience is how long a call waits for its end after its context has ended.
-	patience = 40 * time.Millisecond
+	patience = 35 * time.Millisecond
 )
 
 // errHangs says that something of a call is left although its time is over.

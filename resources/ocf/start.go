@@ -45,6 +45,8 @@ func (o *ocf) start(ctx context.Context) error {
 		return nil
 	case state == resources.Active && begun != nil:
 		return fmt.Errorf("still runs under token %d; it must be stopped first", begun.Token)
+	case state != resources.Inactive && begun != nil:
+		return fmt.Errorf("what was started is %s: %s; it must be stopped first", state, detail)
 	case state != resources.Inactive:
 		return fmt.Errorf("is %s already, and hamgr did not start it: %s; it must be stopped first", state, detail)
 	}
