@@ -18,6 +18,7 @@ import (
 
 // Another host has the address: nothing is taken, and the error names it.
 func TestForeignOwner(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		t.Run(cidr, func(t *testing.T) {
 			n := newNetwork(t)
@@ -46,6 +47,7 @@ func TestForeignOwner(t *testing.T) {
 
 // Two hosts that take the address at the same time never both get it.
 func TestTwoAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		t.Run(cidr, func(t *testing.T) {
 			n := newNetwork(t)

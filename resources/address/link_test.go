@@ -17,6 +17,7 @@ func watched(t *testing.T, a *address) <-chan error {
 
 // Without a link, or without its carrier, the address is not healthy (B28), and this is noticed without a monitor.
 func TestLinkDown(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		for _, test := range []struct {
 			what, words string
@@ -117,6 +118,7 @@ func TestShortLossOfCarrier(t *testing.T) {
 
 // Whatever takes the address away is noticed at once, and found by a monitor.
 func TestTakenAway(t *testing.T) {
+	t.Parallel()
 	for _, cidr := range serviceAddresses {
 		n := newNetwork(t)
 		for name, test := range map[string]struct {

@@ -134,28 +134,23 @@ func TestCalledOff(t *testing.T) {
 		services = append(services, a.resource(Options{Address: cidr, DuplicateTimeout: minDuplicateTimeout}))
 	}
 	fds, goroutines := openFiles(t), runtime.NumGoroutine()
-	var started int
-	for i := range 200 {
-		service := services[i%2]
-		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(20_000))*time.Microsecond)
-		if service.Start(ctx) == nil {
-			started++
-		}
-		cancel()
-		if rand.IntN(4) == 0 { // a stop may be called off too
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(1000))*time.Microsecond)
-			_ = service.Stop(ctx)
-			cancel()
-		}
-		if err := service.Stop(deadline(t, time.Second)); err != nil {
-			t.Fatal(err)
-		}
-		if on := a.has(service.ip); on != nil {
-			t.Fatalf("round %d: stopped, and still on %v", i, on)
-		}
+	var started atomic.Int32
+	var running sync.WaitGroup
+	for _, service := range services {
+		running.Go(func() {
+			for range 100 {
+				if callOff(t, service) {
+					started.Add(1)
+				}
+				if on := a.has(service.ip); on != nil {
+					t.Errorf("stopped, and still on %v", on)
+				}
+			}
+		})
 	}
-	if started == 0 || started == 200 {
-		t.Errorf("%d of 200 starts came to their end: the test tested nothing", started)
+	running.Wait()
+	if n := started.Load(); n == 0 || n == 200 {
+		t.Errorf("%d of 200 starts came to their end: the test tested nothing", n)
 	}
 	eventually(t, time.Second, "no goroutine and no file is left", func() bool {
 		return openFiles(t) == fds && runtime.NumGoroutine() <= goroutines
@@ -164,6 +159,25 @@ func TestCalledOff(t *testing.T) {
 
 // letGo is how soon a call comes back whose context has ended, with room for a busy machine.
 const letGo = 150 * time.Millisecond
+
+// callOff starts at most for a while, and stops; now and then a stop is called off before. It reports whether the
+// start came to its end.
+func callOff(t *testing.T, service *address) (started bool) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(20_000))*time.Microsecond)
+	started = service.Start(ctx) == nil
+	cancel()
+	if rand.IntN(4) == 0 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(1000))*time.Microsecond)
+		_ = service.Stop(ctx)
+		cancel()
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	if err := service.Stop(ctx); err != nil {
+		t.Error(err)
+	}
+	return started
+}
 
 func openFiles(t *testing.T) int {
 	t.Helper()

@@ -4,6 +4,7 @@ package registry
 
 import (
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/address"
 	"github.com/hamgr/hamgr/resources/command"
 	"github.com/hamgr/hamgr/resources/filesystem"
 )
@@ -11,6 +12,7 @@ import (
 // Default returns a new registry with every kind.
 func Default() resources.Registry {
 	return resources.NewRegistry(
+		address.Kind(),
 		command.Kind(),
 		filesystem.Kind(),
 	)
