@@ -84,6 +84,9 @@ func TestStalls(t *testing.T) {
 				},
 				"start": r.Start, "stop": r.Stop, "check": r.Check,
 			} {
+				if name != "it sleeps" && (op == "start" || op == "check") {
+					continue
+				}
 				ctx := within(t, 100*time.Millisecond)
 				err := call(ctx)
 				end, _ := ctx.Deadline()
@@ -258,7 +261,7 @@ func TestRandomCancels(t *testing.T) {
 		r.env.Dir = dir
 		wg.Go(func() {
 			for range 100 {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(60))*time.Millisecond)
+				ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(40))*time.Millisecond)
 				switch rand.IntN(4) {
 				case 0:
 					_, _, _ = r.Probe(ctx)
