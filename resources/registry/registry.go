@@ -7,6 +7,7 @@ import (
 	"github.com/hamgr/hamgr/resources/address"
 	"github.com/hamgr/hamgr/resources/command"
 	"github.com/hamgr/hamgr/resources/filesystem"
+	"github.com/hamgr/hamgr/resources/ocf"
 )
 
 // Default returns a new registry with every kind.
@@ -15,5 +16,6 @@ func Default() resources.Registry {
 		address.Kind(),
 		command.Kind(),
 		filesystem.Kind(),
+		ocf.Kind(),
 	)
 }

@@ -8,7 +8,7 @@ import (
 
 func TestDefault(t *testing.T) {
 	r := Default()
-	if got := r.Names(); !slices.Equal(got, []string{"address", "command", "filesystem"}) {
+	if got := r.Names(); !slices.Equal(got, []string{"address", "command", "filesystem", "ocf"}) {
 		t.Errorf("kinds: %v", got)
 	}
 	for name, kind := range r {
