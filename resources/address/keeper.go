@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -35,7 +34,7 @@ type conflict struct {
 	last  time.Time
 }
 
-func (c conflict) String() string {
+func (c *conflict) Error() string {
 	return fmt.Sprintf("CONFLICT: the host with MAC %s says that it has it too (seen %d times, last %s ago)",
 		c.mac, c.count, time.Since(c.last).Round(time.Second))
 }
@@ -138,7 +137,7 @@ func (a *address) Died(ctx context.Context) error {
 
 // watch blocks until the address is no longer active here, and tells why; or until its socket is closed. What
 // changes at the link without that goes to a channel.
-func (a *address) watch(ctx context.Context, events *os.File, at link, changed chan<- link) error {
+func (a *address) watch(ctx context.Context, events *os.File, at link, changed chan link) error {
 	buffer := make([]byte, 16<<10)
 	for {
 		v, err := bounded(ctx, a.look)
@@ -154,10 +153,7 @@ func (a *address) watch(ctx context.Context, events *os.File, at link, changed c
 			}
 			if v.link.changes != at.changes || !bytes.Equal(v.link.mac, at.mac) || v.link.carrier() != at.carrier() {
 				at = v.link
-				select {
-				case changed <- v.link:
-				default:
-				}
+				replace(changed, v.link)
 			}
 		}
 		for concerned := false; !concerned; {
@@ -175,6 +171,18 @@ func (a *address) watch(ctx context.Context, events *os.File, at link, changed c
 			}
 		}
 	}
+}
+
+// replace puts the newest state of a link into a channel of one, which may be nil; the one before is out of date.
+func replace(changed chan link, l link) {
+	if changed == nil {
+		return
+	}
+	select {
+	case <-changed:
+	default:
+	}
+	changed <- l // nobody else sends
 }
 
 // lost says why a started address is not active.
@@ -273,7 +281,7 @@ func (k *keeper) speak(ctx context.Context, changed <-chan link, claims <-chan c
 			continue
 		case <-defence.C:
 			d.done(time.Now())
-			k.a.env.Log.Warn("another host claims the address; it is announced again", slog.String("address", k.a.ip.String()), slog.String("mac", k.a.conflict.Load().mac.String()))
+			k.a.env.Log.Warn("the address "+k.a.ip.String()+" is announced again", "err", k.a.conflict.Load())
 		}
 		if err := k.announce(); err != nil && ctx.Err() == nil {
 			k.a.env.Log.Debug("the address could not be announced", "err", err)

@@ -3,6 +3,7 @@ package address
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"time"
 
@@ -218,5 +219,31 @@ func TestFound(t *testing.T) {
 			t.Error(err)
 		}
 		mustStop(t, service)
+	}
+}
+
+// Only the newest state of the link counts for one who was busy meanwhile.
+func TestNewestLink(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(t)
+	a := n.join("a", 1)
+	service := a.resource(Options{Address: "10.0.0.100/24", OnLinkDown: linkDownIgnore})
+	a.give("eth0", "10.0.0.100/24")
+	events, err := service.kernel.events()
+	a.must(err)
+	at, err := service.kernel.linkNamed("eth0")
+	a.must(err)
+	changed, done := make(chan link, 1), make(chan error, 1)
+	go func() { done <- service.watch(t.Context(), events, at, changed) }()
+	n.cable(a, false)
+	eventually(t, 3*time.Second, "told that the carrier is away", func() bool { return len(changed) == 1 })
+	n.cable(a, true)
+	time.Sleep(1500 * time.Millisecond) // the kernel tells at most once a second; nobody reads meanwhile
+	if got := <-changed; !got.carrier() {
+		t.Error("the link of before is told")
+	}
+	events.Close()
+	if err := <-done; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("watch: %v", err)
 	}
 }

@@ -100,7 +100,7 @@ func (a *address) Probe(ctx context.Context) (resources.State, string, error) {
 	}
 	state, detail := a.judge(v)
 	if c := a.conflict.Load(); state == resources.Active && c != nil && time.Since(c.last) < conflictShown {
-		detail += "; " + c.String()
+		detail += "; " + c.Error()
 	}
 	return state, detail, nil
 }

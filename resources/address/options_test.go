@@ -2,6 +2,8 @@ package address
 
 import (
 	"errors"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -72,7 +74,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// The example is one that works, and every key is explained.
+// The example is one that works, and the one that is explained; so is every key.
 func TestExample(t *testing.T) {
 	var file struct {
 		Group []struct {
@@ -90,5 +92,18 @@ func TestExample(t *testing.T) {
 	o.Address, _ = keys["address"].(string)
 	if err := o.Validate(); err != nil {
 		t.Error(err)
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(readme), Kind().Example) {
+		t.Error("the README has another example")
+	}
+	options := reflect.TypeFor[Options]()
+	for i := range options.NumField() {
+		if key := options.Field(i).Tag.Get("toml"); !strings.Contains(string(readme), "\n| `"+key+"` |") {
+			t.Errorf("the README does not explain %s", key)
+		}
 	}
 }

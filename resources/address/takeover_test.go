@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -202,6 +203,9 @@ func TestOldOwnerComesBack(t *testing.T) {
 			a.must(w.send(old.discovery.announcement(l, ip)...))
 			eventually(t, soon, "the client's table names the owner again", func() bool { return client.neighbour(ip) == b.mac() })
 			wantState(t, now, resources.Active, "CONFLICT: the host with MAC "+a.mac())
+			if !strings.Contains(b.log.String(), a.mac()) {
+				t.Errorf("the log does not name the other host: %s", b.log)
+			}
 			mustStop(t, old)
 			eventually(t, soon, "an answer of the owner", func() bool { return time.Since(p.last().at) < 4*pingPause && p.last().from == "b" })
 		})
