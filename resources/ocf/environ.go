@@ -80,11 +80,6 @@ func (o *ocf) params() (params map[string]string, secrets []string, err error) {
 	if params == nil {
 		params = map[string]string{}
 	}
-	for name, value := range params {
-		if soundsSecret(name) {
-			secrets = append(secrets, value)
-		}
-	}
 	for name, path := range o.opts.ParamFiles {
 		value, err := readValue(path)
 		if err != nil {
@@ -119,15 +114,12 @@ func readValue(path string) (string, error) {
 	return value, nil
 }
 
-// soundsSecret tells parameters such as passwd, replication_passwd, and api_token.
+// secretWords end the names of parameters that are secret, such as replication_passwd.
+var secretWords = []string{"password", "passwd", "pass", "passphrase", "secret", "community", "token", "apikey", "api_key", "access_key", "secret_key"}
+
 func soundsSecret(name string) bool {
 	name = strings.ToLower(name)
-	for _, word := range []string{"passw", "pass", "passphrase", "secret", "community", "token", "apikey", "api_key", "access_key", "secret_key"} {
-		if strings.HasSuffix(name, word) || word == "passw" && strings.Contains(name, word) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(secretWords, func(word string) bool { return strings.HasSuffix(name, word) })
 }
 
 // instance is the name of a resource that is unique on the host, on every node the same. Agents make it a part

@@ -71,6 +71,8 @@ func (o *Options) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(o.Params)) {
 		if msg, cure := checkParam(name, o.Params[name]); msg != "" {
 			wrong("params", cure, "%s", msg)
+		} else if soundsSecret(name) { // the configuration is copied to every node, and shown
+			wrong("params", fmt.Sprintf("write param_files = { %s = \"/etc/hamgr/secrets/...\" }, and the value into that file", name), "%s is a secret", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.ParamFiles)) {

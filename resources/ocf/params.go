@@ -28,7 +28,7 @@ func (o *ocf) check(m *metadata) error {
 			continue
 		}
 		if msg := p.refuses(params[name]); msg != "" {
-			if soundsSecret(name) || o.opts.ParamFiles[name] != "" {
+			if o.opts.ParamFiles[name] != "" {
 				msg = "its value is of the wrong type"
 			}
 			wrong("params", "", "%s: %s", name, msg)
