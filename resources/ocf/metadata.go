@@ -56,43 +56,48 @@ type text struct {
 	Inner string `xml:",innerxml"`
 }
 
+// document is the metadata's XML (ra-api.rng of the API; ra-api-1.dtd for 1.0).
+type document struct {
+	XMLName    xml.Name         `xml:"resource-agent"`
+	Name       string           `xml:"name,attr"`
+	Short      []text           `xml:"shortdesc"`
+	Long       []text           `xml:"longdesc"`
+	Parameters []parameterEntry `xml:"parameters>parameter"`
+	Actions    []struct {
+		Name     string `xml:"name,attr"`
+		Timeout  string `xml:"timeout,attr"`
+		Interval string `xml:"interval,attr"`
+		Depth    string `xml:"depth,attr"`
+	} `xml:"actions>action"`
+}
+
+type parameterEntry struct {
+	Name        string `xml:"name,attr"`
+	Required    string `xml:"required,attr"`
+	Unique      string `xml:"unique,attr"`
+	UniqueGroup string `xml:"unique-group,attr"`
+	Short       []text `xml:"shortdesc"`
+	Long        []text `xml:"longdesc"`
+	Deprecated  *struct {
+		By []struct {
+			Name string `xml:"name,attr"`
+		} `xml:"replaced-with"`
+	} `xml:"deprecated"`
+	Content struct {
+		Type    string `xml:"type,attr"`
+		Default string `xml:"default,attr"`
+		Options []struct {
+			Value string `xml:"value,attr"`
+		} `xml:"option"`
+	} `xml:"content"`
+}
+
 // parseMetadata reads the XML. What is not in it stays empty.
 func parseMetadata(b []byte) (*metadata, error) {
 	if err := checkNesting(b); err != nil {
 		return nil, err
 	}
-	var doc struct {
-		XMLName    xml.Name `xml:"resource-agent"`
-		Name       string   `xml:"name,attr"`
-		Short      []text   `xml:"shortdesc"`
-		Long       []text   `xml:"longdesc"`
-		Parameters []struct {
-			Name        string `xml:"name,attr"`
-			Required    string `xml:"required,attr"`
-			Unique      string `xml:"unique,attr"`
-			UniqueGroup string `xml:"unique-group,attr"`
-			Short       []text `xml:"shortdesc"`
-			Long        []text `xml:"longdesc"`
-			Deprecated  *struct {
-				By []struct {
-					Name string `xml:"name,attr"`
-				} `xml:"replaced-with"`
-			} `xml:"deprecated"`
-			Content struct {
-				Type    string `xml:"type,attr"`
-				Default string `xml:"default,attr"`
-				Options []struct {
-					Value string `xml:"value,attr"`
-				} `xml:"option"`
-			} `xml:"content"`
-		} `xml:"parameters>parameter"`
-		Actions []struct {
-			Name     string `xml:"name,attr"`
-			Timeout  string `xml:"timeout,attr"`
-			Interval string `xml:"interval,attr"`
-			Depth    string `xml:"depth,attr"`
-		} `xml:"actions>action"`
-	}
+	var doc document
 	if err := xml.Unmarshal(b, &doc); err != nil {
 		return nil, fmt.Errorf("not metadata: %s", clip(err.Error(), 200))
 	}
@@ -100,32 +105,34 @@ func parseMetadata(b []byte) (*metadata, error) {
 		return nil, errors.New("not metadata: it lists too much")
 	}
 	m := &metadata{name: clip(doc.Name, mostName), doc: prose(doc.Long, doc.Short)}
-	seen := map[string]bool{}
 	for _, p := range doc.Parameters {
-		if !isName(p.Name) || seen[p.Name] {
+		if _, twice := m.parameter(p.Name); twice || !isName(p.Name) {
 			return nil, fmt.Errorf("not metadata: a parameter is named %q, or named twice", clip(p.Name, mostName))
 		}
-		seen[p.Name] = true
-		out := parameter{
-			name: p.Name, kind: clip(p.Content.Type, mostName), required: isTrue(p.Required), unique: isTrue(p.Unique) || p.UniqueGroup != "",
-			fallback: clip(p.Content.Default, 200), doc: prose(p.Long, p.Short),
-		}
-		if p.Deprecated != nil {
-			out.newer = "-"
-			if len(p.Deprecated.By) > 0 && isName(p.Deprecated.By[0].Name) {
-				out.newer = p.Deprecated.By[0].Name
-			}
-		}
-		for _, c := range p.Content.Options {
-			out.choices = append(out.choices, clip(c.Value, mostName))
-		}
-		m.parameters = append(m.parameters, out)
+		m.parameters = append(m.parameters, p.parameter())
 	}
 	for _, a := range doc.Actions {
 		depth, _ := strconv.Atoi(a.Depth)
 		m.actions = append(m.actions, action{clip(a.Name, mostName), duration(a.Timeout), duration(a.Interval), depth})
 	}
 	return m, nil
+}
+
+func (e parameterEntry) parameter() parameter {
+	p := parameter{
+		name: e.Name, kind: clip(e.Content.Type, mostName), required: isTrue(e.Required), unique: isTrue(e.Unique) || e.UniqueGroup != "",
+		fallback: clip(e.Content.Default, 200), doc: prose(e.Long, e.Short),
+	}
+	if e.Deprecated != nil {
+		p.newer = "-"
+		if len(e.Deprecated.By) > 0 && isName(e.Deprecated.By[0].Name) {
+			p.newer = e.Deprecated.By[0].Name
+		}
+	}
+	for _, c := range e.Content.Options {
+		p.choices = append(p.choices, clip(c.Value, mostName))
+	}
+	return p
 }
 
 // checkNesting refuses what is nested so deeply that decoding it would cost much.
