@@ -95,7 +95,19 @@ func TestDied(t *testing.T) {
 	}
 }
 
-// What is told in the journal by systemd itself may come at any time; it is no death.
+// A restart that is over when somebody looks is found all the same.
+func TestRestartIsFoundByMonitor(t *testing.T) {
+	writeUnit(t, "watched.service", sleeper)
+	s := newService(t, "watched.service", 1)
+	mustStart(t, s)
+	systemctl(t, "restart", "watched.service")
+	if detail := wantState(t, s, resources.Failed); !strings.Contains(detail, "restarted") {
+		t.Errorf("detail %q", detail)
+	}
+	mustStop(t, s)
+}
+
+// Neither reading all units again nor a new systemd is a death; what comes after it is noticed.
 func TestReloadIsNoDeath(t *testing.T) {
 	writeUnit(t, "watched.service", sleeper)
 	s := newService(t, "watched.service", 1)

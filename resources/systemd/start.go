@@ -90,9 +90,10 @@ func (s *service) startUnit(ctx context.Context, m manager) error {
 	end := s.starts.begin(s.opts.Unit)
 	done := make(chan error, 1)
 	go func() {
-		defer end()
-		defer m.close()
-		done <- s.runStart(ctx, m)
+		err := s.runStart(ctx, m)
+		m.close()
+		end()
+		done <- err
 	}()
 	select {
 	case err := <-done:
