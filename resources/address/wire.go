@@ -115,10 +115,12 @@ func (a *address) joinGroup(l link) (int, error) {
 	return fd, nil
 }
 
+// Close closes the wire. To leave a group the kernel takes the lock of its network configuration, and may hang on
+// it; nobody waits for that.
 func (w *wire) Close() {
 	w.file.Close()
 	if w.group >= 0 {
-		unix.Close(w.group)
+		go unix.Close(w.group)
 	}
 }
 
