@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/hamgr/hamgr/resources"
@@ -105,7 +106,7 @@ func (s *service) checkStarters(ctx context.Context, m manager, name string, u p
 			if err != nil {
 				return err
 			}
-			if how := byItself(p); how != "" {
+			if how := byItself(p, u.isActive() && pulls(u, starter)); how != "" {
 				return s.refuse("would start without a grant: %s is %s and starts %s (%s=); %s", starter, how, name, kind, starterCure(starter, name))
 			}
 			if err := s.checkStarters(ctx, m, starter, p, seen); err != nil {
@@ -116,15 +117,27 @@ func (s *service) checkStarters(ctx context.Context, m manager, name string, u p
 	return nil
 }
 
-func byItself(p properties) string {
+// byItself says why a unit is active, or would be after a boot, without hamgr. A unit that came with the very service, such as a
+// socket that the service requires, goes with it, too.
+func byItself(p properties, with bool) string {
 	state := p.text("UnitFileState")
 	switch {
 	case strings.HasPrefix(state, "enabled"):
 		return state
-	case !p.isDown():
+	case !p.isDown() && !with:
 		return p.state()
 	}
 	return ""
+}
+
+// pulls reports whether the start of a unit starts the other one.
+func pulls(u properties, other string) bool {
+	for _, kind := range []string{"Requires", "Wants", "BindsTo", "Upholds"} {
+		if slices.Contains(u.texts(kind), other) {
+			return true
+		}
+	}
+	return false
 }
 
 // unitDirs are where packages and administrators put units and links between them: systemd.unit(5), "Unit File Load Path".

@@ -21,6 +21,7 @@ type fakeSystemd struct {
 	asked      []string // the verbs of the jobs that were asked for
 	cancelled  []uint32
 	reloads    int
+	resets     int // of failures and of the count of starts
 	watchers   map[chan struct{}]struct{}
 	open       map[*fakeConn]struct{}
 	dialled    int
@@ -208,6 +209,7 @@ func (c *fakeConn) cancel(ctx context.Context, job uint32) error {
 func (c *fakeConn) resetFailed(ctx context.Context, name string) error {
 	unlock, err := c.answer(ctx)
 	if err == nil {
+		c.f.resets++
 		unlock()
 	}
 	return err

@@ -147,6 +147,33 @@ func TestTriggerIsStoppedToo(t *testing.T) {
 	mustStop(t, s)
 }
 
+// A service may bring its own socket: the two come and go together.
+func TestServiceWithItsSocket(t *testing.T) {
+	writeUnit(t, "app.service", "[Unit]\nRequires=app.socket\n"+sleeper)
+	writeUnit(t, "app.socket", "[Socket]\nListenStream=/run/app.sock\n[Install]\nWantedBy=sockets.target\n")
+	s := newService(t, "app.service", 1)
+	for range 2 {
+		mustStart(t, s)
+		if state := property(t, "app.socket", "ActiveState"); state != "active" {
+			t.Errorf("the socket is %s", state)
+		}
+		if err := s.Check(t.Context()); err != nil {
+			t.Error(err)
+		}
+		mustStop(t, s)
+		if state := property(t, "app.socket", "ActiveState"); state != "inactive" {
+			t.Errorf("the socket is %s", state)
+		}
+	}
+	systemctl(t, "start", "app.socket")
+	for _, err := range []error{s.Check(t.Context()), s.Start(t.Context())} {
+		wantError(t, err, "app.socket is active", "disable --now app.socket")
+	}
+	mustStop(t, s)
+	systemctl(t, "enable", "app.socket")
+	wantError(t, s.Check(t.Context()), "app.socket is enabled")
+}
+
 // Of two services of a group the one may require the other.
 func TestServicesOfOneGroup(t *testing.T) {
 	writeUnit(t, "app.service", sleeper)

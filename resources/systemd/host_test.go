@@ -43,7 +43,7 @@ func writeUnit(t testing.TB, name, text string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for _, args := range [][]string{{"kill", "--signal=KILL", name}, {"stop", name}, {"disable", name}, {"disable", "--runtime", name}, {"reset-failed", name}} {
+		for _, args := range [][]string{{"kill", "--signal=KILL", name}, {"stop", name}, {"disable", "--no-reload", name}, {"disable", "--no-reload", "--runtime", name}, {"reset-failed", name}} {
 			_ = exec.Command("systemctl", args...).Run() // whatever applies
 		}
 		os.Remove(filepath.Join(unitDir, name))

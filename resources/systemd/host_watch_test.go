@@ -174,10 +174,14 @@ func openFiles(t testing.TB) int {
 func TestManyStartsAndStops(t *testing.T) {
 	writeUnit(t, "busy.service", "[Service]\nType=notify\nNotifyAccess=all\nExecStart=sh -c 'systemd-notify --ready; exec sleep 1d'\n")
 	before := openFiles(t)
+	begun := time.Now()
+	mustStart(t, newService(t, "busy.service", 1))
+	undisturbed := time.Since(begun)
+	mustStop(t, newService(t, "busy.service", 1))
 	started := 0
 	for round := range 200 {
-		s := newService(t, "busy.service", uint64(round+1))
-		err := s.Start(deadline(t, time.Duration(rand.IntN(160))*time.Millisecond))
+		s := newService(t, "busy.service", uint64(round+2))
+		err := s.Start(deadline(t, rand.N(undisturbed*3/2)))
 		switch {
 		case err == nil:
 			started++
@@ -189,7 +193,7 @@ func TestManyStartsAndStops(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Fatalf("round %d: stop: %v", round, err)
 			}
-			mustStop(t, newService(t, "busy.service", uint64(round+1)))
+			mustStop(t, newService(t, "busy.service", uint64(round+2)))
 		}
 		wantState(t, s, resources.Inactive)
 	}

@@ -27,8 +27,8 @@ func TestFakeLife(t *testing.T) {
 		mustStart(t, s)
 		mustStop(t, s)
 		mustStop(t, s)
-		if !slices.Equal(f.asked, []string{"StartUnit", "StopUnit"}) || f.reloads != 1 {
-			t.Errorf("systemd was asked for %v, and to reload %d times", f.asked, f.reloads)
+		if !slices.Equal(f.asked, []string{"StartUnit", "StopUnit"}) || f.reloads != 1 || f.resets != 1 {
+			t.Errorf("systemd was asked for %v, %d reloads, %d resets", f.asked, f.reloads, f.resets)
 		}
 		f.wantClosed(t)
 	})
