@@ -116,7 +116,7 @@ func (s *service) writeDropIn() error {
 }
 
 // removeDropIn leaves systemd's memory of it alone: a service that somebody starts by hand now has a token that is
-// over, which is better than none. The next start, of whichever resource, makes systemd forget it.
+// over, which is better than none. systemd forgets it when it unloads the unit.
 func (s *service) removeDropIn() error {
 	file := s.dropInPath(s.opts.Unit)
 	err := os.Remove(file)

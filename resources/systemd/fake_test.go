@@ -13,7 +13,8 @@ import (
 type fakeSystemd struct {
 	mu         sync.Mutex
 	props      properties
-	dropIns    []string
+	environ    []string // of the service, as soon as it is read
+	stale      int      // how many reloads it takes until then
 	invocation byte
 	processes  []string
 	jobs       uint32
@@ -55,7 +56,7 @@ func (f *fakeSystemd) service(t testing.TB, token uint64) *service {
 	s.dropIns = t.TempDir()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.dropIns = []string{s.dropInPath("app.service")}
+	f.environ = s.env.Environ()
 	return s
 }
 
@@ -147,7 +148,7 @@ func (c *fakeConn) unit(ctx context.Context, name string) (properties, error) {
 		return nil, err
 	}
 	defer unlock()
-	p := properties{"DropInPaths": c.f.dropIns, "InvocationID": []byte{c.f.invocation}}
+	p := properties{"InvocationID": []byte{c.f.invocation}}
 	for k, v := range c.f.props {
 		p[k] = v
 	}
@@ -160,7 +161,11 @@ func (c *fakeConn) service(ctx context.Context, name string) (properties, error)
 		return nil, err
 	}
 	defer unlock()
-	return properties{"Type": "simple"}, nil
+	p := properties{"Type": "simple", "Restart": "no"}
+	if c.f.stale == 0 {
+		p["Environment"] = c.f.environ
+	}
+	return p, nil
 }
 
 func (c *fakeConn) processes(ctx context.Context, name string) ([]string, error) {
@@ -219,6 +224,7 @@ func (c *fakeConn) reload(ctx context.Context) error {
 	unlock, err := c.answer(ctx)
 	if err == nil {
 		c.f.reloads++
+		c.f.stale = max(c.f.stale-1, 0)
 		unlock()
 	}
 	return err

@@ -205,7 +205,7 @@ func TestDropInIsHidden(t *testing.T) {
 	}
 	s := newService(t, "app.service", 1)
 	err := s.Start(t.Context())
-	wantError(t, err, "not given the token", dir)
+	wantError(t, err, "not given the token", "systemctl cat app.service")
 	if !errors.Is(err, resources.ErrSetup) {
 		t.Errorf("%v is no wrong setup", err)
 	}

@@ -170,6 +170,28 @@ func TestLife(t *testing.T) {
 	}
 }
 
+// systemd remembers a unit that has failed, and with it the token of the grant before.
+func TestTokenOfNextGrant(t *testing.T) {
+	writeUnit(t, "again.service", "[Service]\nType=exec\nExecStart=sleep 1d\n")
+	for token := range uint64(3) {
+		s := newService(t, "again.service", token+1)
+		mustStart(t, s)
+		pid := mainPID(t, "again.service")
+		if want := fmt.Sprintf("HAMGR_TOKEN=%d", token+1); !slices.Contains(environ(t, pid), want) {
+			t.Errorf("environment %q lacks %s", environ(t, pid), want)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		for begun := time.Now(); property(t, "again.service", "ActiveState") != "failed"; time.Sleep(10 * time.Millisecond) {
+			if time.Since(begun) > 5*time.Second {
+				t.Fatal("it does not fail")
+			}
+		}
+		mustStop(t, s)
+	}
+}
+
 func TestStartedBySomebodyElse(t *testing.T) {
 	writeUnit(t, "foreign.service", "[Service]\nExecStart=sleep 1d\n")
 	systemctl(t, "start", "foreign.service")

@@ -27,11 +27,40 @@ func TestFakeLife(t *testing.T) {
 		mustStart(t, s)
 		mustStop(t, s)
 		mustStop(t, s)
-		if !slices.Equal(f.asked, []string{"StartUnit", "StopUnit"}) || f.reloads != 1 || f.resets != 1 {
+		if !slices.Equal(f.asked, []string{"StartUnit", "StopUnit"}) || f.reloads != 0 || f.resets != 1 {
 			t.Errorf("systemd was asked for %v, %d reloads, %d resets", f.asked, f.reloads, f.resets)
 		}
 		f.wantClosed(t)
 	})
+}
+
+// TestTokenMustBeKnown: a service is started with the token or not at all.
+func TestTokenMustBeKnown(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(f *fakeSystemd)
+		reloads int
+		starts  bool
+	}{
+		"read by itself":      {func(f *fakeSystemd) {}, 0, true},
+		"remembered":          {func(f *fakeSystemd) { f.stale = 1 }, 1, true},
+		"never read":          {func(f *fakeSystemd) { f.stale = 2 }, 1, false},
+		"another token":       {func(f *fakeSystemd) { f.environ = envOf(2).Environ() }, 1, false},
+		"other files changed": {func(f *fakeSystemd) { f.props["NeedDaemonReload"] = true }, 1, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFake()
+			s := f.service(t, 1)
+			c.change(f)
+			err := s.Start(t.Context())
+			if (err == nil) != c.starts || f.reloads != c.reloads || (len(f.asked) > 0) != c.starts {
+				t.Errorf("%v; %d reloads, jobs %v", err, f.reloads, f.asked)
+			}
+			if err != nil && !errors.Is(err, resources.ErrSetup) {
+				t.Errorf("%v is no wrong setup", err)
+			}
+			f.wantClosed(t)
+		})
+	}
 }
 
 // TestStartBelievesNoResult: a job that is done is no service that is active.
@@ -189,7 +218,7 @@ func TestLateStart(t *testing.T) {
 		if !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatal(err)
 		}
-		next := f.service(t, 2) // another resource for the same unit
+		next := f.service(t, 1) // another resource for the same unit
 		next.starts, next.dropIns = s.starts, s.dropIns
 		for _, s := range []*service{s, next} {
 			if state, detail, err := s.Probe(t.Context()); state != resources.Unknown || err != nil {

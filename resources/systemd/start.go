@@ -55,21 +55,47 @@ func (s *service) prepare(ctx context.Context, m manager) (active bool, err erro
 	if err := s.writeDropIn(); err != nil {
 		return false, err
 	}
-	if err := m.reload(ctx); err != nil {
-		return false, fmt.Errorf("make systemd read its unit files again: %w", err)
+	if err := s.handToken(ctx, m); err != nil {
+		return false, err
 	}
 	if err := s.checkNow(ctx, m); err != nil { // with the files as they are now
 		return false, err
 	}
+	// How often a unit starts is for the group's policy to limit, not for the unit's StartLimitBurst=.
+	return false, m.resetFailed(ctx, s.opts.Unit)
+}
+
+// handToken makes sure that systemd knows the drop-in. It reads one by itself when it loads the unit, which it does anew as a
+// rule; only if it remembers an older state, it must read all units again.
+func (s *service) handToken(ctx context.Context, m manager) error {
+	known, err := s.tokenKnown(ctx, m)
+	if err != nil || known {
+		return err
+	}
+	if err := m.reload(ctx); err != nil {
+		return fmt.Errorf("make systemd read its units again: %w", err)
+	}
+	if known, err = s.tokenKnown(ctx, m); err != nil || known {
+		return err
+	}
+	return s.refuse("is not given the token: systemd does not heed %s; another file may take its place: see systemctl cat %s", s.dropInPath(s.opts.Unit), s.opts.Unit)
+}
+
+// tokenKnown looks at what systemd would start, which is all that counts: neither the file nor its time.
+func (s *service) tokenKnown(ctx context.Context, m manager) (bool, error) {
 	u, err := m.unit(ctx, s.opts.Unit)
 	if err != nil {
 		return false, err
 	}
-	if file := s.dropInPath(s.opts.Unit); !slices.Contains(u.texts("DropInPaths"), file) {
-		return false, s.refuse("is not given the token: systemd does not read %s; another file of that name takes its place (found: %s)", file, list(u.texts("DropInPaths")))
+	p, err := m.service(ctx, s.opts.Unit)
+	if err != nil {
+		return false, err
 	}
-	// How often a unit starts is for the group's policy to limit, not for the unit's StartLimitBurst=.
-	return false, m.resetFailed(ctx, s.opts.Unit)
+	known := !u.flag("NeedDaemonReload") && p.text("Restart") == "no"
+	for _, variable := range s.env.Environ() {
+		known = known && slices.Contains(p.texts("Environment"), variable)
+	}
+	return known, nil
 }
 
 func (s *service) checkNow(ctx context.Context, m manager) error {
