@@ -40,10 +40,20 @@ func (s *service) stop(ctx context.Context) error {
 	return s.removeDropIn()
 }
 
+// lastLook is the time that a stop which has failed may take to say how it left the unit.
+const lastLook = 25 * time.Millisecond
+
 // end has a unit stopped until nothing is left of it.
 func (s *service) end(ctx context.Context, m manager, name string) error {
-	seen := "systemd did not tell how it is"
-	failed := func(err error) error { return fmt.Errorf("%s: %w; see journalctl -u %s", seen, err, name) }
+	seen, job := "systemd did not tell how it is", ""
+	failed := func(err error) error {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLook)
+		defer cancel()
+		if left, _, err := remains(last, m, name); err == nil && left != "" {
+			seen = left
+		}
+		return fmt.Errorf("%s%s: %w; see journalctl -u %s", seen, job, err, name)
+	}
 	for pause := time.Duration(0); ; pause = min(2*pause+10*time.Millisecond, lookInterval) {
 		left, busy, err := remains(ctx, m, name)
 		if err != nil {
@@ -54,18 +64,15 @@ func (s *service) end(ctx context.Context, m manager, name string) error {
 		}
 		seen = left
 		if busy {
-			job, result, err := m.enqueue(ctx, "StopUnit", name)
+			id, result, err := m.enqueue(ctx, "StopUnit", name)
 			if err != nil {
 				return failed(err)
 			}
-			if u, err := m.unit(ctx, name); err == nil {
-				seen = "its stop job is not done, and it is " + u.state()
-			}
-			word, err := await(ctx, m, name, job, result)
+			word, err := await(ctx, m, name, id, result)
 			if err != nil {
 				return failed(err) // the stop job stays: that the unit ends is still wanted
 			}
-			seen = "its stop job " + resultWords(word) + ", and it is not down"
+			job = ", and its stop job " + resultWords(word)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return failed(err)
