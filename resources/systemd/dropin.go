@@ -17,6 +17,8 @@ const (
 	runtimeUnits = "/run/systemd/system"
 	dropInName   = "50-hamgr.conf"
 	ownUnit      = "hamgr.service"
+	// groupsTarget stands for all services that run in groups. hamgr.service wants it, and comes after it.
+	groupsTarget = "hamgr-groups.target"
 )
 
 // grant is what a drop-in tells of the grant under which a service was started.
@@ -37,13 +39,15 @@ func (g grant) String() string {
 //
 // Before= is about the shutdown of the host, where systemd stops things in the reverse order: first hamgr, which may
 // hand its groups over in their order, and then what is left. The other way round the service would be
-// stopped under hamgr's hands, and look like a failure.
+// stopped under hamgr's hands, and look like a failure. It names a target, after which hamgr.service comes, and not
+// hamgr.service itself: that would hold a daemon that has crashed back until a service that is just starting
+// is up, and its silence would get the node fenced. An order holds only between jobs, and the target has none but at shutdown.
 //
 // Restart=no, because a service that comes back by itself would run beside what hamgr decides about its failure.
 func dropIn(env resources.Env) ([]byte, error) {
 	var b strings.Builder
 	b.WriteString("# Written by hamgr when it started the service, and removed when it stopped it.\n")
-	fmt.Fprintf(&b, "[Unit]\nBefore=%s\n\n[Service]\nRestart=no\n", ownUnit)
+	fmt.Fprintf(&b, "[Unit]\nBefore=%s\n\n[Service]\nRestart=no\n", groupsTarget)
 	for _, variable := range env.Environ() {
 		if strings.ContainsFunc(variable, unicode.IsControl) {
 			return nil, fmt.Errorf("a control character in %q", variable)

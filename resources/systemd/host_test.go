@@ -139,7 +139,7 @@ func TestLife(t *testing.T) {
 					t.Errorf("the service lacks %s", v)
 				}
 			}
-			if before := property(t, name, "Before"); !slices.Contains(strings.Fields(before), ownUnit) {
+			if before := property(t, name, "Before"); !slices.Contains(strings.Fields(before), groupsTarget) {
 				t.Errorf("at shutdown hamgr is not stopped first: Before=%s", before)
 			}
 			if restart := property(t, name, "Restart"); restart != "no" {

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,6 +160,55 @@ func TestDiedEndsWithItsContext(t *testing.T) {
 			t.Errorf("died: %v", err)
 		}
 	})
+	mustStop(t, s)
+}
+
+// TestOrderWithDaemon: at shutdown the daemon is stopped before its services, but it need not wait for them
+// to come back from a crash.
+func TestOrderWithDaemon(t *testing.T) {
+	stamps := t.TempDir()
+	writeUnit(t, groupsTarget, "[Unit]\n")
+	writeUnit(t, "daemon.service", "[Unit]\nWants=hamgr-groups.target\nAfter=hamgr-groups.target\n"+sleeper+
+		"Restart=always\nRestartSec=0\nExecStop=sleep 0.3\nExecStopPost=touch "+stamps+"/daemon\n")
+	writeUnit(t, "slow.service", "[Service]\nType=notify\nNotifyAccess=all\nExecStart=sh -c 'sleep 2; systemd-notify --ready; sleep 1d'\nExecStopPost=touch "+stamps+"/service\n")
+	writeUnit(t, "halt.target", "[Unit]\nConflicts=daemon.service slow.service hamgr-groups.target\n")
+	systemctl(t, "start", "daemon.service")
+	s := newService(t, "slow.service", 1)
+	started := make(chan error, 1)
+	go func() { started <- s.Start(t.Context()) }()
+	for property(t, "slow.service", "SubState") != "start" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	pid := mainPID(t, "daemon.service")
+	syscall.Kill(pid, syscall.SIGKILL)
+	for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if now := property(t, "daemon.service", "MainPID"); now != "0" && now != strconv.Itoa(pid) {
+			break
+		}
+		if time.Since(begun) > time.Second {
+			t.Fatal("the daemon has to wait for a service that starts")
+		}
+	}
+	if err := <-started; err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(filepath.Join(stamps, "daemon"))
+	systemctl(t, "start", "halt.target")
+	var times [2]time.Time
+	for i, name := range []string{"daemon", "service"} {
+		for begun := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+			if f, err := os.Stat(filepath.Join(stamps, name)); err == nil {
+				times[i] = f.ModTime()
+				break
+			}
+			if time.Since(begun) > 5*time.Second {
+				t.Fatalf("%s is not stopped", name)
+			}
+		}
+	}
+	if !times[0].Before(times[1]) {
+		t.Errorf("the service was stopped %s before the daemon", times[0].Sub(times[1]))
+	}
 	mustStop(t, s)
 }
 
