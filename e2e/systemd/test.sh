@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary. Root only; about half a minute.
+# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary; and the tests of the resource kind systemd. Root only; about two minutes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 1 ] || { sed -n '2p' "$0"; exit 2; }
@@ -24,6 +24,7 @@ until_ok() { # SECS COMMAND...
 }
 worker() { on 'pgrep -xf "/bin/sleep 86399"'; } # the service that the group runs
 same_worker() { [ -n "$service" ] && is "$(worker)" "$service"; }
+unit_pid() { on systemctl show -P MainPID worker; }
 
 host up n1
 host wait
@@ -63,7 +64,18 @@ name = "work"
 name = "sleep"
 kind = "command"
 run = ["/bin/sleep", "86399"]
+
+[[group.resource]]
+name = "unit"
+kind = "systemd"
+unit = "worker.service"
 T
+host exec 'cat > /etc/systemd/system/worker.service' <<'T'
+[Service]
+ExecStart=/bin/sleep 86398
+Restart=always
+T
+on systemctl daemon-reload
 host put "$W/hamgr.toml" /etc/hamgr/hamgr.toml 600
 on 'umask 077; echo secret > /etc/hamgr/bmc; hamgr init --single' > /dev/null 2>&1
 check "the configuration is valid" on hamgr config check
@@ -77,7 +89,9 @@ check "it may lock its memory" is "$(property LimitMEMLOCK)" infinity
 check "what it mounts is seen by the host" is "$(on 'readlink /proc/1/ns/mnt')" "$(on "readlink /proc/$(property MainPID)/ns/mnt")"
 
 check "the group starts" until_ok 30 worker
-service=$(worker || true) daemon=$(property MainPID)
+check "so does its unit" until_ok 10 bash -c "'$here/host.sh' '$W' exec systemctl is-active worker"
+check "with the token" on "tr '\\0' '\\n' < /proc/$(unit_pid)/environ | grep -x 'HAMGR_TOKEN=[1-9][0-9]*'"
+service=$(worker || true) daemon=$(property MainPID) unit=$(unit_pid)
 check "a restart takes less than the detection time" on 'timeout 3 systemctl restart hamgr'
 check "the group's process is still the same" same_worker
 check "the daemon's is not" bash -c "[ $(property MainPID) != $daemon ]"
@@ -87,6 +101,7 @@ daemon=$(property MainPID)
 on "kill -9 $daemon"
 check "a crash is followed by a start" until_ok 5 bash -c "pid=\$('$here/host.sh' '$W' exec systemctl show -P MainPID hamgr); [ \$pid != 0 ] && [ \$pid != $daemon ]"
 check "the group's process has survived it" same_worker
+check "so has its unit" is "$(unit_pid)" "$unit"
 check "it is ready again" until_ok 10 bash -c "'$here/host.sh' '$W' exec systemctl is-active hamgr"
 
 daemon=$(property MainPID)
@@ -98,9 +113,15 @@ check "the group's process has survived that too" same_worker
 check "it stops" on 'timeout 20 systemctl stop hamgr'
 check "the group's process goes on" same_worker
 check "what restarts need is kept" on test -d /run/hamgr
+check "and so does its unit" is "$(unit_pid)" "$unit"
 check "it starts once more" on systemctl start hamgr
 check "and still has the same process" same_worker
 
 [ $fail = 0 ] || { echo; host journal -u hamgr -n 60; }
+
+# The resource kind that drives units, on the same systemd: its own tests, which elsewhere have a fake one.
+(cd "$here/../.." && CGO_ENABLED=0 "${GO:-go}" test -c -o "$W/systemd.test" ./resources/systemd)
+host put "$W/systemd.test" /root/systemd.test
+check "resources/systemd passes its tests" on 'cd /root && HAMGR_SYSTEMD_HOST=1 ./systemd.test -test.timeout 280s'
 echo "$pass passed, $fail failed"
 [ $fail = 0 ]

@@ -8,6 +8,7 @@ import (
 	"github.com/hamgr/hamgr/resources/command"
 	"github.com/hamgr/hamgr/resources/filesystem"
 	"github.com/hamgr/hamgr/resources/ocf"
+	"github.com/hamgr/hamgr/resources/systemd"
 )
 
 // Default returns a new registry with every kind.
@@ -17,5 +18,6 @@ func Default() resources.Registry {
 		command.Kind(),
 		filesystem.Kind(),
 		ocf.Kind(),
+		systemd.Kind(),
 	)
 }
