@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary; and the tests of the resource kind systemd. Root only; about two minutes.
+# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary; and the tests of the resource kind systemd. Root only; about a minute.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 1 ] || { sed -n '2p' "$0"; exit 2; }

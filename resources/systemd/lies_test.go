@@ -202,6 +202,26 @@ func TestStalled(t *testing.T) {
 	})
 }
 
+// TestStallsWhileStopping: the caller of a stop is let go as soon as that of any other call.
+func TestStallsWhileStopping(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake()
+		s := f.service(t, 1)
+		mustStart(t, s)
+		f.set(func(f *fakeSystemd) {
+			f.stop = func(f *fakeSystemd) string { f.stalled = make(chan struct{}); return "-" }
+		})
+		begun := time.Now()
+		if err := s.Stop(deadline(t, 5*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("stop: %v", err)
+		}
+		if took := time.Since(begun); took > 5*time.Second+obeyed {
+			t.Errorf("took %s", took)
+		}
+		f.wantClosed(t)
+	})
+}
+
 // TestLateStart: a request to start that systemd reads only after its caller has gone is the worst that can happen: the
 // service would start after the group was given to another node. No stop succeeds before that is settled.
 func TestLateStart(t *testing.T) {

@@ -51,7 +51,8 @@ func (s *signals) jobEnded(id uint32, result string) {
 }
 
 // expectJob is called before a job is asked for. A job may end before the answer that
-// names it has been read, so results are kept from here until finish is called with the number, or 0.
+// names it has been read, so results are kept from here until finish is called with the number, or 0. A
+// connection asks for one job at a time.
 func (s *signals) expectJob() (finish func(id uint32) <-chan string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
