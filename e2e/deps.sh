@@ -16,7 +16,14 @@ python3:python3-pyghmi:another BMC for the ipmi agent
 snmpd:snmpd:a PDU for the snmp agent
 snmpset:snmp:what fence_apc_snmp runs, for the exec agent
 perl:perl-base:the tables of that PDU
-fence_ipmilan:fence-agents:the agents that the exec agent runs'
+fence_ipmilan:fence-agents:the agents that the exec agent runs
+ip:iproute2:agents that the kind ocf runs
+arping:iputils-arping:the same
+fuser:psmisc:the same
+modprobe:kmod:the same
+rsync:rsync:the same
+/usr/lib/ocf/resource.d/heartbeat/Dummy:resource-agents:the same
+ps:procps:the same'
 if [ "${1:-}" = systemd ]; then
     need="$need
 mmdebstrap:mmdebstrap:the root of the host that runs hamgr.service
