@@ -27,6 +27,12 @@ func DescribeDevice() []KeyDoc {
 	return Describe(&d)
 }
 
+// DescribeResource lists the keys that every resource has, whatever its kind.
+func DescribeResource() []KeyDoc {
+	r := defaultResource
+	return Describe(&r)
+}
+
 // Describe lists the keys of an options struct (a pointer to it, as Kind.Options makes
 // it) in the struct's order, with the values found in it as defaults. A secret is one
 // key here; it is also accepted as KEY_file, KEY_env and KEY_credential.

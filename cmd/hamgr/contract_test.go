@@ -34,6 +34,8 @@ func TestOutputsAreDocumented(t *testing.T) {
 		"config check [FILE]":                              checkOutput{},
 		"agent list":                                       agentsOutput{},
 		"agent describe AGENT[:PROGRAM]":                   agentOutput{},
+		"resource kinds":                                   kindsOutput{},
+		"resource describe KIND[:PROGRAM]":                 kindOutput{},
 		"init":                                             initOutput{},
 		"version":                                          versionOutput{},
 	} {

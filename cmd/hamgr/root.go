@@ -65,7 +65,7 @@ func (c *cli) root() *cobra.Command {
 	flags.StringVar(&c.socket, "socket", envOr("HAMGR_SOCKET", defaultSocket), "the daemon's unix socket; also from $HAMGR_SOCKET")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object, as written in docs/cli.md")
 	root.AddCommand(
-		c.agentCommand(),
+		c.agentCommand(), c.resourceCommand(),
 		c.configCommand(),
 		newDemoCommand(),
 		c.fenceCommand(),

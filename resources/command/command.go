@@ -36,6 +36,12 @@ func Kind() resources.Kind {
 		Options: func() resources.Options {
 			return &Options{StopSignal: "TERM", KillAfter: 10 * time.Second}
 		},
+		Example: `[[group.resource]]
+name = "app"
+kind = "command"
+run = ["/usr/local/bin/app", "--data", "/srv/app"]
+log_file = "/var/log/app.log"
+`,
 	}
 }
 

@@ -33,6 +33,13 @@ func Kind() resources.Kind {
 		Name:    "filesystem",
 		Doc:     "a local file system, mounted",
 		Options: func() resources.Options { return &Options{KillAfter: 5 * time.Second} },
+		Example: `[[group.resource]]
+name = "data"
+kind = "filesystem"
+device = "/dev/disk/by-id/scsi-3600a"
+mountpoint = "/srv/db"
+fstype = "xfs"
+`,
 	}
 }
 
