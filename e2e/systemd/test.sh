@@ -30,6 +30,7 @@ host up n1
 host wait
 host put "$1" /usr/bin/hamgr
 host put "$here/../../systemd/hamgr.service" /etc/systemd/system/hamgr.service 644
+host put "$here/../../systemd/hamgr-groups.target" /etc/systemd/system/hamgr-groups.target 644
 check "systemd-analyze verify finds nothing" is "$(on systemd-analyze verify --man=no /etc/systemd/system/hamgr.service 2>&1)" ""
 
 # Without a configuration it fails, and is not tried for ever.
