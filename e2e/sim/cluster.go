@@ -115,13 +115,17 @@ func New(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// Start boots all hosts at once, and waits until every group runs.
+// Start boots all hosts at once, and waits until all are in the cluster and every group runs.
 func (c *Cluster) Start() {
 	c.t.Helper()
 	for _, name := range c.Nodes {
 		c.Boot(name)
 	}
 	c.WaitRunning(20 * c.Detection)
+	c.WaitFor(20*c.Detection, "all nodes are in", func() bool {
+		s := c.State()
+		return !slices.ContainsFunc(c.Nodes, func(n string) bool { return s.Nodes[n] == nil || !s.Nodes[n].Up })
+	})
 }
 
 // config is the cluster's file, as the given host understands it.
