@@ -92,7 +92,9 @@ func TestCatchesUpAfterManyEntries(t *testing.T) {
 		})
 		index := leader.mustPropose("last")
 		away.start()
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		// The leader tries a follower that was away again after up to 10 s (raft v1.8.0, replication.go: failureWait
+		// doubled maxFailureScale times).
+		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
 		defer cancel()
 		if err := away.log.WaitApplied(ctx, index); err != nil {
 			c.dump()
