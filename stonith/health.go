@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
@@ -37,26 +36,9 @@ func (h Health) Healthy() bool {
 // the levels. When Check returns, the devices' sessions are free again: the next one to check a device may
 // be another host.
 func (f *Fencer) Check(ctx context.Context, t Target) []Health {
-	var (
-		wg      sync.WaitGroup
-		answers [][]Health
-	)
-	for i, devices := range t.Levels {
-		for _, d := range devices {
-			answer := make([]Health, len(d.Plugs))
-			for j, plug := range d.Plugs {
-				answer[j] = Health{Level: i + 1, Device: d.Name, Agent: d.Agent, Plug: plug}
-			}
-			answers = append(answers, answer)
-			wg.Go(func() { f.check(ctx, d, t.Machine, answer) })
-		}
-	}
-	wg.Wait()
-	var all []Health
-	for _, answer := range answers {
-		all = append(all, answer...)
-	}
-	return all
+	return askAll(t, func(level int, d Device, plug string) Health {
+		return Health{Level: level, Device: d.Name, Agent: d.Agent, Plug: plug}
+	}, func(d Device, plugs []Health) { f.check(ctx, d, t.Machine, plugs) })
 }
 
 // check examines each plug of one device.

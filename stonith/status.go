@@ -3,6 +3,7 @@ package stonith
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,26 +26,30 @@ type PlugStatus struct {
 // own timeout, and changes nothing. It gives way to an order for the same device.
 // The answers are in the order of the levels; what could not be read says why.
 func (f *Fencer) Status(ctx context.Context, t Target) []PlugStatus {
+	return askAll(t, func(level int, d Device, plug string) PlugStatus {
+		return PlugStatus{Level: level, Device: d.Name, Agent: d.Agent, Plug: plug}
+	}, func(d Device, plugs []PlugStatus) { f.read(ctx, d, plugs) })
+}
+
+// askAll asks all devices of the target at once, with a blank answer for each of their plugs. The answers are in the
+// order of the levels.
+func askAll[T any](t Target, blank func(level int, d Device, plug string) T, ask func(Device, []T)) []T {
 	var (
 		wg      sync.WaitGroup
-		answers [][]PlugStatus
+		answers [][]T
 	)
 	for i, devices := range t.Levels {
 		for _, d := range devices {
-			answer := make([]PlugStatus, len(d.Plugs))
+			answer := make([]T, len(d.Plugs))
 			for j, plug := range d.Plugs {
-				answer[j] = PlugStatus{Level: i + 1, Device: d.Name, Agent: d.Agent, Plug: plug}
+				answer[j] = blank(i+1, d, plug)
 			}
 			answers = append(answers, answer)
-			wg.Go(func() { f.read(ctx, d, answer) })
+			wg.Go(func() { ask(d, answer) })
 		}
 	}
 	wg.Wait()
-	var all []PlugStatus
-	for _, answer := range answers {
-		all = append(all, answer...)
-	}
-	return all
+	return slices.Concat(answers...)
 }
 
 // read fills in the state of each plug of one device.
