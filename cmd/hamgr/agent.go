@@ -14,15 +14,24 @@ import (
 
 // agentsOutput is what `hamgr agent list --json` prints.
 type agentsOutput struct {
-	Schema int         `json:"schema"`
-	Agents []agentItem `json:"agents"`
+	Schema int          `json:"schema"`
+	Agents []listedKind `json:"agents"`
 }
 
-type agentItem struct {
+// listedKind is one kind of fence agent or of resource.
+type listedKind struct {
 	Name string `json:"name"`
 	Doc  string `json:"doc"`
-	// Programs are those of this host that the agent can drive.
+	// Programs are those of this host that the kind can drive.
 	Programs []string `json:"programs,omitempty"`
+}
+
+func newKind(name, doc string, programs func() []string) listedKind {
+	k := listedKind{Name: name, Doc: doc}
+	if programs != nil {
+		k.Programs = programs()
+	}
+	return k
 }
 
 func (c *cli) agentCommand() *cobra.Command {
@@ -41,7 +50,7 @@ func (c *cli) agentCommand() *cobra.Command {
 			if c.json {
 				return c.printJSON(out)
 			}
-			writeAgents(c.out, out)
+			writeKinds(c.out, []string{"AGENT", "DRIVES"}, out.Agents)
 			return nil
 		},
 	}, c.agentDescribeCommand())
@@ -50,28 +59,25 @@ func (c *cli) agentCommand() *cobra.Command {
 
 func listAgents() agentsOutput {
 	registry := kinds().Agents
-	out := agentsOutput{Schema: api.Schema, Agents: []agentItem{}}
+	out := agentsOutput{Schema: api.Schema, Agents: []listedKind{}}
 	for _, name := range registry.Names() {
-		kind := registry[name]
-		item := agentItem{Name: name, Doc: kind.Doc}
-		if kind.Programs != nil {
-			item.Programs = kind.Programs()
-		}
-		out.Agents = append(out.Agents, item)
+		k := registry[name]
+		out.Agents = append(out.Agents, newKind(name, k.Doc, k.Programs))
 	}
 	return out
 }
 
-func writeAgents(w io.Writer, out agentsOutput) {
-	t := table{{"AGENT", "DRIVES"}}
-	for _, a := range out.Agents {
-		t.row(a.Name, a.Doc)
+// writeKinds lists kinds under a heading, and then what is installed here of the programs that they drive.
+func writeKinds(w io.Writer, heading []string, kinds []listedKind) {
+	t := table{heading}
+	for _, k := range kinds {
+		t.row(k.Name, k.Doc)
 	}
 	t.write(w, "")
-	for _, a := range out.Agents {
-		if len(a.Programs) > 0 {
-			fmt.Fprintf(w, "\nWhat %s can drive, as installed on this host:\n", a.Name)
-			writeWords(w, a.Programs, "  ")
+	for _, k := range kinds {
+		if len(k.Programs) > 0 {
+			fmt.Fprintf(w, "\nWhat %s can drive, as installed on this host:\n", k.Name)
+			writeWords(w, k.Programs, "  ")
 		}
 	}
 }

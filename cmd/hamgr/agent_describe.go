@@ -132,9 +132,13 @@ func writeAgent(w io.Writer, out agentOutput) {
 		t.row(s.Write, s.Doc)
 	}
 	t.write(w, "  ")
+	writeExample(w, out.Example)
+}
+
+func writeExample(w io.Writer, example string) {
 	fmt.Fprintln(w, "\nExample:")
 	fmt.Fprintln(w)
-	for line := range strings.Lines(out.Example) {
+	for line := range strings.Lines(example) {
 		fmt.Fprintln(w, printable(strings.TrimRight(line, "\n")))
 	}
 }

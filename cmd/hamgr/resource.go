@@ -15,15 +15,8 @@ import (
 
 // kindsOutput is what `hamgr resource kinds --json` prints.
 type kindsOutput struct {
-	Schema int        `json:"schema"`
-	Kinds  []kindItem `json:"kinds"`
-}
-
-type kindItem struct {
-	Name string `json:"name"`
-	Doc  string `json:"doc"`
-	// Programs are those of this host that the kind can drive.
-	Programs []string `json:"programs,omitempty"`
+	Schema int          `json:"schema"`
+	Kinds  []listedKind `json:"kinds"`
 }
 
 // kindOutput is what `hamgr resource describe KIND --json` prints.
@@ -66,17 +59,7 @@ func (c *cli) resourceCommand() *cobra.Command {
 			if c.json {
 				return c.printJSON(out)
 			}
-			t := table{{"KIND", "RUNS"}}
-			for _, k := range out.Kinds {
-				t.row(k.Name, k.Doc)
-			}
-			t.write(c.out, "")
-			for _, k := range out.Kinds {
-				if len(k.Programs) > 0 {
-					fmt.Fprintf(c.out, "\nWhat %s can drive, as installed on this host:\n", k.Name)
-					writeWords(c.out, k.Programs, "  ")
-				}
-			}
+			writeKinds(c.out, []string{"KIND", "RUNS"}, out.Kinds)
 			return nil
 		},
 	}, &cobra.Command{
@@ -103,13 +86,10 @@ func (c *cli) resourceCommand() *cobra.Command {
 
 func listKinds() kindsOutput {
 	registry := kinds().Resources
-	out := kindsOutput{Schema: api.Schema, Kinds: []kindItem{}}
+	out := kindsOutput{Schema: api.Schema, Kinds: []listedKind{}}
 	for _, name := range registry.Names() {
-		item := kindItem{Name: name, Doc: registry[name].Doc}
-		if programs := registry[name].Programs; programs != nil {
-			item.Programs = programs()
-		}
-		out.Kinds = append(out.Kinds, item)
+		k := registry[name]
+		out.Kinds = append(out.Kinds, newKind(name, k.Doc, k.Programs))
 	}
 	return out
 }
@@ -173,11 +153,7 @@ func writeKind(w io.Writer, out kindOutput) {
 		}
 		t.write(w, "")
 	}
-	fmt.Fprintln(w, "\nExample:")
-	fmt.Fprintln(w)
-	for line := range strings.Lines(out.Example) {
-		fmt.Fprintln(w, printable(strings.TrimRight(line, "\n")))
-	}
+	writeExample(w, out.Example)
 }
 
 // completeKind offers the kinds, and the programs behind them.
