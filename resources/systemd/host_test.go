@@ -1,3 +1,5 @@
+//go:build systemdhost
+
 package systemd
 
 import (
@@ -38,7 +40,6 @@ func property(t testing.TB, unit, name string) string {
 // writeUnit gives the host a unit, and takes it away after the test, with all that it left.
 func writeUnit(t testing.TB, name, text string) {
 	t.Helper()
-	onlyOnHost(t)
 	if err := os.WriteFile(filepath.Join(unitDir, name), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -60,39 +61,6 @@ func within(t testing.TB, what string, bound time.Duration, call func()) {
 	call()
 	if took := time.Since(begun); took > bound {
 		t.Errorf("%s took %s, more than %s", what, took, bound)
-	}
-}
-
-func deadline(t testing.TB, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-func mustStart(t testing.TB, s *service) {
-	t.Helper()
-	if err := s.Start(deadline(t, 20*time.Second)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func mustStop(t testing.TB, s *service) {
-	t.Helper()
-	if err := s.Stop(deadline(t, 20*time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	wantState(t, s, resources.Inactive)
-}
-
-func wantError(t testing.TB, err error, words ...string) {
-	t.Helper()
-	if err == nil {
-		t.Fatal("no error")
-	}
-	for _, word := range words {
-		if !strings.Contains(err.Error(), word) {
-			t.Errorf("%q does not mention %q", err, word)
-		}
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build systemdhost
+
 package systemd
 
 import (
@@ -17,46 +19,6 @@ import (
 )
 
 const sleeper = "[Service]\nType=exec\nExecStart=sleep 1d\n"
-
-// died starts to wait for the death of a service that is followed already when it returns.
-func died(t testing.TB, s *service) <-chan error {
-	t.Helper()
-	reason := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		reason <- s.Died(ctx)
-	}()
-	t.Cleanup(func() { cancel(); <-ended })
-	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
-		s.link.mu.Lock()
-		followed := s.link.current != nil
-		s.link.mu.Unlock()
-		if followed {
-			wantState(t, s, resources.Active) // so it has asked, too
-			return reason
-		}
-		if time.Since(begun) > 5*time.Second {
-			t.Fatal("Died does not follow the service")
-		}
-	}
-}
-
-func wantDeath(t testing.TB, reason <-chan error, bound time.Duration, words ...string) {
-	t.Helper()
-	begun := time.Now()
-	select {
-	case err := <-reason:
-		wantError(t, err, words...)
-		t.Logf("%s, after %s", err, time.Since(begun))
-		if took := time.Since(begun); took > bound {
-			t.Errorf("noticed after %s", took)
-		}
-	case <-time.After(5 * time.Second):
-		t.Fatal("the death was not noticed")
-	}
-}
 
 func TestDied(t *testing.T) {
 	const soon = 100 * time.Millisecond
