@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -62,6 +63,7 @@ type network struct {
 type host struct {
 	t      *testing.T
 	name   string
+	using  sync.RWMutex // what is asked of the kernel may outlive the one who asked, and so the test
 	ns     netns.NsHandle
 	handle *netlink.Handle
 	number int
@@ -99,7 +101,11 @@ func newHost(t *testing.T, name string) *host {
 	if err := <-done; err != nil {
 		t.Fatal("network namespace: ", err)
 	}
-	t.Cleanup(func() { h.ns.Close() })
+	t.Cleanup(func() {
+		h.using.Lock()
+		defer h.using.Unlock()
+		h.ns.Close()
+	})
 	var err error
 	if h.handle, err = netlink.NewHandleAt(h.ns); err != nil {
 		t.Fatal(err)
@@ -241,6 +247,11 @@ func (h *host) in(f func()) {
 }
 
 func (h *host) socket(domain, typ, proto int) (fd int, err error) {
+	h.using.RLock()
+	defer h.using.RUnlock()
+	if !h.ns.IsOpen() {
+		return -1, fmt.Errorf("host %s: %w", h.name, os.ErrClosed)
+	}
 	h.in(func() { fd, err = unix.Socket(domain, typ, proto) })
 	return fd, err
 }
