@@ -47,7 +47,7 @@ func newOffice(t *testing.T, setup ...state.Command) *office {
 		now: &state.State{}, looks: map[string]coordinator.Sighting{}, talking: map[string]bool{},
 		levels: [][]stonith.Device{{{Name: "bmc", Plugs: []string{""}, Timeout: 5 * time.Second}}},
 	}
-	seed := state.Configure{Cluster: "sim", Digest: "1", Groups: []state.ConfigGroup{{Name: "db", Prefer: []string{"beta"}}}}
+	seed := state.Configure{Cluster: "sim", Digest: "1", Groups: []state.ConfigGroup{{Name: "db", Rules: state.Rules{Prefer: []string{"beta"}}}}}
 	for _, n := range []string{"alpha", "beta", "gamma"} {
 		seed.Nodes = append(seed.Nodes, state.ConfigNode{Name: n, Role: state.Member})
 		if n != "alpha" {

@@ -83,6 +83,16 @@ func (t *step) run(c Command) Result {
 		return Result{Err: t.standby(c.Standby)}
 	case c.Confirm != nil:
 		return t.confirm(c.Confirm)
+	case c.Enable != nil:
+		return Result{Err: t.enable(c.Enable)}
+	case c.Maintain != nil:
+		return Result{Err: t.maintain(c.Maintain)}
+	case c.Move != nil:
+		return Result{Err: t.move(c.Move)}
+	case c.Restart != nil:
+		return Result{Err: t.restart(c.Restart)}
+	case c.Expire != nil:
+		return Result{Err: t.expire(c.Expire)}
 	}
 	return Result{Err: fmt.Errorf("command without content: %w", ErrUnknown)}
 }

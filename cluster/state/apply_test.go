@@ -27,7 +27,7 @@ func newLog(t *testing.T) *log {
 
 var testConfig = &Configure{
 	Cluster: "web",
-	Nodes:   []ConfigNode{{"alpha", Member}, {"beta", Member}, {"gamma", Witness}},
+	Nodes:   []ConfigNode{{Name: "alpha", Role: Member}, {Name: "beta", Role: Member}, {Name: "gamma", Role: Witness}},
 	Groups:  []ConfigGroup{{Name: "db"}, {Name: "www"}},
 }
 
@@ -179,7 +179,7 @@ func TestConfigureKeepsWhatIsHeld(t *testing.T) {
 	l := newLog(t)
 	l.must(join("alpha", "a1"))
 	tok := l.must(grant("db", "alpha", "a1")).Token
-	l.refuse(Command{Configure: &Configure{Cluster: "web", Nodes: []ConfigNode{{"beta", Member}}}}, ErrConflict)
+	l.refuse(Command{Configure: &Configure{Cluster: "web", Nodes: []ConfigNode{{Name: "beta", Role: Member}}}}, ErrConflict)
 	l.refuse(Command{Configure: &Configure{Cluster: "other", Nodes: testConfig.Nodes}}, ErrConflict)
 	l.must(Command{Configure: &Configure{Cluster: "web", Nodes: testConfig.Nodes}})
 	if g := l.s.Groups["db"]; g == nil || !g.Removed || l.s.Groups["www"] != nil {

@@ -37,6 +37,12 @@ type Command struct {
 	Tick       *Tick       `json:"tick,omitempty"`
 	Standby    *Standby    `json:"standby,omitempty"`
 	Confirm    *Confirm    `json:"confirm,omitempty"`
+
+	Enable   *Enable       `json:"enable,omitempty"`
+	Maintain *Maintain     `json:"maintain,omitempty"`
+	Move     *MoveGroup    `json:"move,omitempty"`
+	Restart  *RestartGroup `json:"restart,omitempty"`
+	Expire   *Expire       `json:"expire,omitempty"`
 }
 
 // Configure makes the configuration file's nodes and groups the cluster's.
@@ -51,12 +57,14 @@ type Configure struct {
 type ConfigNode struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
+	// Capacity bounds the weights of the groups that are placed on the node; 0 is no bound.
+	Capacity int `json:"capacity,omitempty"`
 }
 
 // ConfigGroup is a group as configured.
 type ConfigGroup struct {
-	Name   string   `json:"name"`
-	Prefer []string `json:"prefer,omitempty"`
+	Name string `json:"name"`
+	Rules
 }
 
 // Join says that a node runs in this boot, and what it found active on itself, group by
@@ -149,9 +157,20 @@ type Report struct {
 	Session  string `json:"session,omitempty"`  // of the daemon that speaks
 	Resource string `json:"resource,omitempty"` // what failed
 	Error    string `json:"error,omitempty"`
+	// Verdict is what the configuration wants to become of a failure, beyond a move.
+	Verdict Verdict `json:"verdict,omitempty"`
 }
 
-// Clear forgets why a group failed, on one node or (empty) on all. It never ends the need for
+// Verdict is what becomes of a failed resource's group or node.
+type Verdict string
+
+// The verdicts; without one, the group moves.
+const (
+	Halt  Verdict = "halt"  // the group is stopped everywhere
+	Fence Verdict = "fence" // the node is fenced
+)
+
+// Clear forgets why a group failed, on one node or (empty) on all, and why it was halted. It never ends the need for
 // fencing.
 type Clear struct {
 	Group string `json:"group"`

@@ -49,6 +49,8 @@ func (t *step) mayOrder(n *Node, c *Order) error {
 	switch {
 	case c.Boot != n.Boot:
 		return fmt.Errorf("in boot %q: its boot is %q: %w", c.Boot, n.Boot, ErrSuperseded)
+	case c.By == ByCluster && t.Maintained(c.Node) != "":
+		return fmt.Errorf("%s: %w", t.Maintained(c.Node), ErrConflict)
 	case c.By == ByCluster && !n.Up:
 		return fmt.Errorf("boot %q holds nothing any more: %w", c.Boot, ErrSuperseded)
 	}
@@ -135,6 +137,9 @@ func (t *step) shoot(c *Shoot) error {
 	}
 	if c.Executor == "" || c.Executor == o.Node {
 		return fmt.Errorf("operation %d: %q cannot fence %s: %w", o.ID, c.Executor, o.Node, ErrConflict)
+	}
+	if why := t.Maintained(o.Node); why != "" && o.Phase == Ordered && o.By == ByCluster {
+		return fmt.Errorf("operation %d: %s: %w", o.ID, why, ErrConflict)
 	}
 	o.Executor = c.Executor
 	o.Attempts++

@@ -180,7 +180,7 @@ func TestNoSuchAction(t *testing.T) {
 
 func TestWitnessIsNotInStandby(t *testing.T) {
 	l := newLog(t)
-	demoted := Command{Configure: &Configure{Cluster: "web", Nodes: []ConfigNode{{"alpha", Witness}, {"beta", Member}, {"gamma", Witness}}}}
+	demoted := Command{Configure: &Configure{Cluster: "web", Nodes: []ConfigNode{{Name: "alpha", Role: Witness}, {Name: "beta", Role: Member}, {Name: "gamma", Role: Witness}}}}
 	l.must(join("alpha", "a1"))
 	l.must(standby("alpha", true))
 	op := l.must(order("alpha", "a1", FenceRehearse, "root")).Op

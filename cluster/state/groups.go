@@ -33,6 +33,12 @@ func (t *step) mayGrant(g *Group, c *GrantGroup) error {
 		return fmt.Errorf("found active without a grant on %s: %w", keys(g.Found), ErrConflict)
 	case g.Removed:
 		return fmt.Errorf("no longer configured: %w", ErrConflict)
+	case g.Disabled || g.Halted != "":
+		return fmt.Errorf("it is to run nowhere: %w", ErrConflict)
+	case t.GroupMaintained(g) != "":
+		return fmt.Errorf("%s: %w", t.GroupMaintained(g), ErrConflict)
+	case !g.Allows(c.Node):
+		return fmt.Errorf("the configuration does not allow it there: %w", ErrConflict)
 	case n.Role != Member:
 		return fmt.Errorf("a %s holds no groups: %w", n.Role, ErrConflict)
 	case !n.Up || n.Boot != c.Boot:
@@ -41,6 +47,8 @@ func (t *step) mayGrant(g *Group, c *GrantGroup) error {
 		return fmt.Errorf("it is being fenced: %w", ErrConflict)
 	case n.Standby:
 		return fmt.Errorf("it is on standby: %w", ErrConflict)
+	case n.Maintenance:
+		return fmt.Errorf("it is in maintenance: %w", ErrConflict)
 	}
 	return nil
 }
@@ -82,6 +90,12 @@ func (t *step) started(c *Report) error {
 	if g.Grant.Phase == Granted {
 		setPhase(g, Started, "")
 	}
+	if g.Wish != nil && g.Wish.Once && g.Grant.Phase == Started {
+		g.Wish = nil
+	}
+	if g.Failures[c.Node].Expired {
+		g.Failures = without(g.Failures, c.Node)
+	}
 	return nil
 }
 
@@ -103,10 +117,17 @@ func (t *step) failed(c *Report) error {
 	if err != nil {
 		return err
 	}
-	f := Failure{Resource: Kept(c.Resource), Error: Kept(c.Error), Count: g.Failures[c.Node].Count + 1, At: t.at}
+	f := Failure{Resource: Kept(c.Resource), Error: Kept(c.Error), Count: g.Failures[c.Node].Count + 1, At: t.at, Clock: t.Clock}
 	g.Failures = cloneOrMake(g.Failures)
 	g.Failures[c.Node] = f
-	setPhase(g, Stopping, fmt.Sprintf("%s failed on %s: %s", f.Resource, c.Node, f.Error))
+	why := fmt.Sprintf("%s failed on %s: %s", f.Resource, c.Node, f.Error)
+	setPhase(g, Stopping, why)
+	switch c.Verdict {
+	case Halt:
+		g.Halted = why
+	case Fence:
+		return t.needFencing(c.Node, fmt.Sprintf("%s of group %s failed, and its on_fail is fence: %s", f.Resource, c.Group, f.Error))
+	}
 	return nil
 }
 
@@ -115,11 +136,16 @@ func (t *step) stopFailed(c *Report) error {
 	if err := t.failed(c); err != nil {
 		return err
 	}
-	n, err := t.node(c.Node)
+	return t.needFencing(c.Node, fmt.Sprintf("stop of group %s failed: %s: %s", c.Group, Kept(c.Resource), Kept(c.Error)))
+}
+
+// needFencing commits that only a proof makes the node clean again.
+func (t *step) needFencing(node, why string) error {
+	n, err := t.node(node)
 	if err != nil {
 		return err
 	}
-	n.Unclean = fmt.Sprintf("stop of group %s failed: %s: %s", c.Group, Kept(c.Resource), Kept(c.Error))
+	n.Unclean = why
 	if n.Op != 0 {
 		o, err := t.operation(n.Op)
 		if err != nil {
@@ -135,6 +161,7 @@ func (t *step) clear(c *Clear) error {
 	if err != nil {
 		return err
 	}
+	g.Halted = ""
 	if c.Node == "" {
 		g.Failures = nil
 	} else {

@@ -65,8 +65,11 @@ func CheckStep(before, after *State) error {
 			if g.Grant.Token <= before.LastToken {
 				bad("S2: new grant of %s with token %d, %d was granted before", name, g.Grant.Token, before.LastToken)
 			}
-			if n := after.Nodes[g.Grant.Node]; n == nil || n.Standby || n.Op != 0 || n.Unclean != "" {
+			if n := after.Nodes[g.Grant.Node]; n == nil || n.Standby || n.Maintenance || n.Op != 0 || n.Unclean != "" {
 				bad("S3: %s was granted to %s, which may hold nothing: %+v", name, g.Grant.Node, n)
+			}
+			if g.Disabled || g.Halted != "" || g.Maintenance || after.Maintenance {
+				bad("%s was granted against an operator's word: %+v", name, g)
 			}
 			if was != nil {
 				bad("S3: %s went from token %d to %d in one step", name, was.Token, g.Grant.Token)

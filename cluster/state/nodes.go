@@ -51,7 +51,7 @@ func (t *step) configureNodes(nodes []ConfigNode) error {
 		if o := t.OpenOperation(c.Name); c.Role == Witness && o != nil && o.Action == FenceRehearse {
 			return fmt.Errorf("configure: node %s cannot become a witness while it is rehearsed (operation %d): %w", c.Name, o.ID, ErrConflict)
 		}
-		n.Role = c.Role
+		n.Role, n.Capacity = c.Role, c.Capacity
 		n.Standby = n.Standby && n.Role == Member
 		t.setNode(n)
 	}
@@ -66,7 +66,7 @@ func (t *step) configureGroups(groups []ConfigGroup) error {
 		if old := t.Groups[c.Name]; old != nil {
 			*g = *old
 		}
-		g.Prefer, g.Removed = c.Prefer, false
+		g.Rules, g.Removed = c.Rules, false
 		t.setGroup(g)
 	}
 	for _, name := range t.GroupNames() {

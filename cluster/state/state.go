@@ -26,6 +26,8 @@ type State struct {
 	// Clock is the milliseconds of monotonic time that coordinators counted so far. It stands still while
 	// there is none, so that every window that is measured by it gets longer, never shorter.
 	Clock int64 `json:"clock,omitempty"`
+	// Maintenance says that the cluster watches, and leaves everything alone.
+	Maintenance bool `json:"maintenance,omitempty"`
 
 	Nodes      map[string]*Node      `json:"nodes"`
 	Groups     map[string]*Group     `json:"groups"`
@@ -66,6 +68,10 @@ type Node struct {
 	Machine Machine `json:"machine,omitzero"`
 	// Standby says that the node may hold no groups, by an operator's word.
 	Standby bool `json:"standby,omitempty"`
+	// Maintenance says that the cluster leaves the node and what it holds alone, and does not shoot it.
+	Maintenance bool `json:"maintenance,omitempty"`
+	// Capacity bounds the weights of the groups that are placed on the node; 0 is no bound.
+	Capacity int `json:"capacity,omitempty"`
 	// Fenced tells when (State.Clock) the node was last proven off by the cluster's own operations, newest last.
 	// An operator who switches it on clears it.
 	Fenced []int64 `json:"fenced,omitempty"`
@@ -92,8 +98,15 @@ type Rehearsal struct {
 
 // Group is a group of resources and who holds it.
 type Group struct {
-	Name     string   `json:"name"`
-	Prefer   []string `json:"prefer,omitempty"`
+	Name string `json:"name"`
+	Rules
+	// Disabled says that it is to run nowhere, by an operator's word.
+	Disabled bool `json:"disabled,omitempty"`
+	// Maintenance says that the cluster leaves it alone, by an operator's word.
+	Maintenance bool `json:"maintenance,omitempty"`
+	// Halted is the failure for which it was stopped everywhere; an operator's clear or enable ends that.
+	Halted   string   `json:"halted,omitempty"`
+	Wish     *Wish    `json:"wish,omitempty"`
 	Removed  bool     `json:"removed,omitempty"` // no longer configured, but still held
 	Grant    *Grant   `json:"grant,omitempty"`
 	Released *Release `json:"released,omitempty"` // how the last grant ended
@@ -156,7 +169,10 @@ type Failure struct {
 	Resource string `json:"resource"`
 	Error    string `json:"error"`
 	Count    int    `json:"count"`
-	At       int64  `json:"at,omitempty"`
+	At       int64  `json:"at,omitempty"` // Unix milliseconds, for display
+	Clock    int64  `json:"clock,omitempty"`
+	// Expired says that the group may be tried there again; it is remembered until it runs there.
+	Expired bool `json:"expired,omitempty"`
 }
 
 // OpenOperation gives the node's open fencing operation, or nil.

@@ -49,7 +49,7 @@ func TestTrailIsBounded(t *testing.T) {
 	l := &log{t: t, s: &State{}}
 	seed := &Configure{Cluster: "web"}
 	for i := range nodes {
-		seed.Nodes = append(seed.Nodes, ConfigNode{fmt.Sprint("node", i), Member})
+		seed.Nodes = append(seed.Nodes, ConfigNode{Name: fmt.Sprint("node", i), Role: Member})
 	}
 	l.must(Command{Configure: seed})
 	hit := func(name, boot string, a FenceAction, failures int) {
@@ -160,7 +160,7 @@ func TestTextsOfFailuresAreBounded(t *testing.T) {
 			t.Fatal(res.Err)
 		}
 	}
-	apply(Command{Configure: &Configure{Cluster: "test", Digest: "1", Nodes: []ConfigNode{{"alpha", Member}, {"beta", Member}}, Groups: []ConfigGroup{{Name: "db"}}}})
+	apply(Command{Configure: &Configure{Cluster: "test", Digest: "1", Nodes: []ConfigNode{{Name: "alpha", Role: Member}, {Name: "beta", Role: Member}}, Groups: []ConfigGroup{{Name: "db"}}}})
 	long := strings.Repeat("no such device\n", 1<<16)
 	apply(Command{Join: &Join{Node: "alpha", Boot: "a1"}})
 	apply(Command{Grant: &GrantGroup{Group: "db", Node: "alpha", Boot: "a1"}})

@@ -1,0 +1,221 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Rules are what the configuration says of where and when a group runs.
+type Rules struct {
+	Prefer []string `json:"prefer,omitempty"` // members, best first; others follow
+	Allow  []string `json:"allow,omitempty"`  // the only members that may run it; empty for all
+	After  []string `json:"after,omitempty"`  // groups that must run, wherever, for this one to run
+	With   []string `json:"with,omitempty"`   // groups on whose node this one runs
+	Apart  []string `json:"apart,omitempty"`  // groups that are never on this one's node
+	Weight int      `json:"weight,omitempty"` // what it takes of a node's capacity
+	// Failback says when a running group goes back to a node that is preferred.
+	Failback Failback `json:"failback,omitzero"`
+	// FailureExpiry is after how many ms of State.Clock a failure no longer keeps the group from a node; 0 is never.
+	FailureExpiry int64 `json:"failure_expiry,omitempty"`
+}
+
+// Failback is a part of the day; its zero value is never.
+type Failback struct {
+	Always bool `json:"always,omitempty"`
+	// From and To are minutes since midnight, To not included; a window may go over midnight.
+	From int `json:"from,omitempty"`
+	To   int `json:"to,omitempty"`
+}
+
+// Contains reports whether a minute of the day, -1 if that is unknown, is one of failback.
+func (f Failback) Contains(minute int) bool {
+	switch {
+	case f.Always:
+		return true
+	case minute < 0 || f.From == f.To:
+		return false
+	case f.From < f.To:
+		return f.From <= minute && minute < f.To
+	}
+	return minute >= f.From || minute < f.To
+}
+
+// Allows reports whether the rules let a member run the group.
+func (r Rules) Allows(node string) bool { return len(r.Allow) == 0 || slices.Contains(r.Allow, node) }
+
+// Wish is an operator's wish of where a group should be. It is no rule: it ends.
+type Wish struct {
+	To   string `json:"to,omitempty"`   // the node where it should be; empty if it only should not be at From
+	From string `json:"from,omitempty"` // the node where it should not be
+	// Once ends the wish as soon as the group runs again.
+	Once  bool   `json:"once,omitempty"`
+	Until int64  `json:"until"` // reading of State.Clock at which it ends in any case
+	By    string `json:"by"`
+}
+
+// onceWithin bounds a wish that is for once: 10 minutes. A group that could not follow it for so long is not moved
+// when nobody thinks of it any more.
+const onceWithin = 10 * 60 * 1000
+
+// longestWish bounds any other: 7 days.
+const longestWish = 7 * 24 * 60 * 60 * 1000
+
+// Enable says whether a group is to run at all.
+type Enable struct {
+	Group string `json:"group"`
+	On    bool   `json:"on"`
+	By    string `json:"by"`
+}
+
+// Maintain begins or ends maintenance of a node or a group, or, with neither, of the cluster.
+type Maintain struct {
+	Node  string `json:"node,omitempty"`
+	Group string `json:"group,omitempty"`
+	On    bool   `json:"on"`
+	By    string `json:"by"`
+}
+
+// MoveGroup has a group go to a node, or away from one; with neither, an earlier wish ends.
+type MoveGroup struct {
+	Group string `json:"group"`
+	To    string `json:"to,omitempty"`
+	From  string `json:"from,omitempty"`
+	// For is for how many ms the wish lasts; 0 is until the group runs again.
+	For int64  `json:"for,omitempty"`
+	By  string `json:"by"`
+}
+
+// RestartGroup has the holder of a group stop and start it, under a new token.
+type RestartGroup struct {
+	Group string `json:"group"`
+	By    string `json:"by"`
+}
+
+// Expire says that a failure is old enough: it no longer keeps the group from the node.
+type Expire struct {
+	Group string `json:"group"`
+	Node  string `json:"node"`
+	Count int    `json:"count"` // which one: a further failure has another count
+}
+
+func (t *step) enable(c *Enable) error {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return err
+	}
+	g.Disabled = !c.On
+	if c.On {
+		g.Halted = ""
+	}
+	return nil
+}
+
+func (t *step) maintain(c *Maintain) error {
+	switch {
+	case c.Node != "" && c.Group != "":
+		return fmt.Errorf("maintenance of node %s or of group %s: %w", c.Node, c.Group, ErrConflict)
+	case c.Node != "":
+		n, err := t.node(c.Node)
+		if err != nil {
+			return err
+		}
+		n.Maintenance = c.On
+	case c.Group != "":
+		g, err := t.group(c.Group)
+		if err != nil {
+			return err
+		}
+		g.Maintenance = c.On
+	default:
+		t.Maintenance = c.On
+	}
+	return nil
+}
+
+// Maintained says what keeps the cluster from touching a node, and from shooting it; empty if nothing does.
+func (s *State) Maintained(node string) string {
+	n := s.Nodes[node]
+	switch {
+	case s.Maintenance:
+		return "the cluster is in maintenance"
+	case n != nil && n.Maintenance:
+		return node + " is in maintenance"
+	}
+	return ""
+}
+
+// GroupMaintained says what keeps the cluster from touching a group; empty if nothing does. A group that was lost with
+// a node in maintenance waits for its end, as does one that is held there.
+func (s *State) GroupMaintained(g *Group) string {
+	switch {
+	case s.Maintenance:
+		return s.Maintained("")
+	case g.Maintenance:
+		return "it is in maintenance"
+	case g.Grant != nil:
+		return s.Maintained(g.Grant.Node)
+	case g.Released != nil && g.Released.Proof.Kind != CleanStop:
+		return s.Maintained(g.Released.Proof.Node)
+	}
+	return ""
+}
+
+func (t *step) move(c *MoveGroup) error {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return err
+	}
+	if c.To == "" && c.From == "" {
+		g.Wish = nil
+		return nil
+	}
+	for _, node := range []string{c.To, c.From} {
+		if n := t.Nodes[node]; node != "" && (n == nil || n.Role != Member) {
+			return fmt.Errorf("move %s: there is no member %q: %w", c.Group, node, ErrUnknown)
+		}
+	}
+	if c.To != "" && !g.Allows(c.To) {
+		return fmt.Errorf("move %s: the configuration does not allow it on %s (key allow): %w", c.Group, c.To, ErrConflict)
+	}
+	w := &Wish{To: c.To, From: c.From, Once: c.For <= 0, By: Kept(c.By)}
+	w.Until = t.Clock + onceWithin
+	if !w.Once {
+		w.Until = t.Clock + min(c.For, longestWish)
+	}
+	g.Wish = w
+	return nil
+}
+
+func (t *step) restart(c *RestartGroup) error {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return err
+	}
+	gr := g.Grant
+	switch why := t.GroupMaintained(g); {
+	case gr == nil:
+		return fmt.Errorf("restart %s: nobody holds it: %w", c.Group, ErrConflict)
+	case gr.Phase == Stopping:
+		return fmt.Errorf("restart %s: it is being stopped (%s): %w", c.Group, gr.StopReason, ErrConflict)
+	case why != "":
+		return fmt.Errorf("restart %s: %s: %w", c.Group, why, ErrConflict)
+	}
+	g.Wish = &Wish{To: gr.Node, Once: true, Until: t.Clock + onceWithin, By: Kept(c.By)}
+	setPhase(g, Stopping, "restarted by "+Kept(c.By))
+	return nil
+}
+
+func (t *step) expire(c *Expire) error {
+	g, err := t.group(c.Group)
+	if err != nil {
+		return err
+	}
+	f, ok := g.Failures[c.Node]
+	if !ok || f.Count != c.Count || f.Expired {
+		return fmt.Errorf("failure %d of %s on %s: %w", c.Count, c.Group, c.Node, ErrSuperseded)
+	}
+	f.Expired = true
+	g.Failures = cloneOrMake(g.Failures)
+	g.Failures[c.Node] = f
+	return nil
+}
