@@ -120,48 +120,6 @@ func isHostName(s string) bool {
 	return strings.Trim(labels[len(labels)-1], "0123456789") != ""
 }
 
-func (r *reader) checkGroups(d *draft) {
-	if d.top.settled["group"] {
-		return
-	}
-	var names []string
-	for _, g := range d.Groups {
-		names = append(names, g.Name)
-	}
-	r.checkNames(d.groups, names)
-	for i, t := range d.groups {
-		g := d.Groups[i]
-		r.checkPrefer(t, g.Prefer, d)
-		if len(g.Resources) == 0 && !t.settled["resource"] {
-			r.problem(t, "resource", "the group has no resources", "write a [[group.resource]] table below it for each")
-		}
-		names := make([]string, 0, len(g.Resources))
-		for j, rt := range d.resources[i] {
-			names = append(names, g.Resources[j].Name)
-			r.require(rt, "kind", g.Resources[j].Kind, "add kind = \"...\"; known kinds: "+strings.Join(r.kinds.Resources.Names(), ", "))
-		}
-		r.checkNames(d.resources[i], names)
-	}
-}
-
-func (r *reader) checkPrefer(t *table, prefer []string, d *draft) {
-	seen := map[string]bool{}
-	for i, name := range prefer {
-		line := t.at("prefer", i)
-		n, ok := d.Node(name)
-		switch {
-		case !ok && d.mayExist(name):
-		case !ok:
-			r.problemAt(t, line, "prefer", fmt.Sprintf("there is no node %q", name), meant(name, d.Members(), "members"))
-		case n.Role == Witness:
-			r.problemAt(t, line, "prefer", fmt.Sprintf("%q is a witness, and runs no groups", name), "remove it, or name a member")
-		case seen[name]:
-			r.problemAt(t, line, "prefer", fmt.Sprintf("names %q twice", name), "remove one of them")
-		}
-		seen[name] = true
-	}
-}
-
 // mayExist reports whether a node that is not there could be one whose table has a
 // problem of its own.
 func (d *draft) mayExist(node string) bool {

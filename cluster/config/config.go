@@ -72,6 +72,7 @@ type Node struct {
 	Name      string     `toml:"name" doc:"name of the node"`
 	Addresses []string   `toml:"addresses" doc:"IP addresses without port, one per link"`
 	Role      string     `toml:"role" oneof:"member|witness" doc:"a member runs groups and votes, a witness only votes"`
+	Capacity  int        `toml:"capacity" range:"0..1000000" doc:"no group is placed on the node once the weights of its groups are together more than this; 0: no bound"`
 	Fencing   [][]string `toml:"fencing" doc:"levels of fence device names; levels are tried in order, all devices of a level must succeed"`
 }
 
@@ -89,11 +90,29 @@ type Device struct {
 
 // Group is one table [[group]].
 type Group struct {
-	Name      string   `toml:"name" doc:"name of the group"`
-	Prefer    []string `toml:"prefer" doc:"members that should run the group, best first; others follow"`
-	Restarts  int      `toml:"restarts" range:"0..1000" doc:"restarts in place before the group moves"`
-	Resources []Resource
+	Name     string   `toml:"name" doc:"name of the group"`
+	Prefer   []string `toml:"prefer" doc:"members that should run the group, best first; others follow"`
+	Allow    []string `toml:"allow" doc:"the only members that may run the group; without it all may"`
+	After    []string `toml:"after" doc:"groups that must run for this one to run, on whatever node: it starts after them and stops before them"`
+	With     []string `toml:"with" doc:"groups on whose node this one runs, and without which it does not"`
+	Apart    []string `toml:"apart" doc:"groups that never run on the same node as this one, whatever fails"`
+	Weight   int      `toml:"weight" range:"0..1000000" doc:"what the group takes of a node's capacity; groups are spread by it too"`
+	Failback string   `toml:"failback" doc:"when a running group goes back to a node that it prefers: never, always, or a part of each day as in 22:00-05:30, by the coordinator's local time"`
+
+	Restarts      int           `toml:"restarts" range:"0..1000" doc:"how often within restart_window a failed resource is restarted in place; after that the group moves"`
+	RestartWindow time.Duration `toml:"restart_window" range:"1s..720h" doc:"see restarts"`
+	FailureExpiry time.Duration `toml:"failure_expiry" range:"0s..720h" doc:"after this time the group may run again on a node where it failed; 0s: not before an operator's hamgr group clear"`
+	Resources     []Resource
 }
+
+// What becomes of a group of which a resource fails while it runs.
+const (
+	OnFailRestart = "restart"
+	OnFailMove    = "move"
+	OnFailStop    = "stop"
+	OnFailIgnore  = "ignore"
+	OnFailFence   = "fence"
+)
 
 // Resource is one table [[group.resource]].
 type Resource struct {
@@ -103,6 +122,7 @@ type Resource struct {
 	StopTimeout     time.Duration `toml:"stop_timeout" range:"100ms..24h" doc:"a stop that takes longer gets the node fenced"`
 	MonitorInterval time.Duration `toml:"monitor_interval" range:"100ms..1h" doc:"time between two monitors"`
 	MonitorTimeout  time.Duration `toml:"monitor_timeout" range:"100ms..1h" doc:"a monitor that takes longer has failed"`
+	OnFail          string        `toml:"on_fail" oneof:"restart|move|stop|ignore|fence" doc:"what becomes of the group when the resource fails while it runs; restart: as restarts says, then move; stop: it is stopped everywhere; ignore: it is only shown; fence: its node is fenced"`
 	Options         resources.Options
 }
 
@@ -124,12 +144,13 @@ var (
 	}
 	defaultNode     = Node{Role: Member}
 	defaultDevice   = Device{Timeout: 20 * time.Second, Settle: 100 * time.Millisecond, Identity: IdentityCheck}
-	defaultGroup    = Group{Restarts: 1}
+	defaultGroup    = Group{Weight: 1, Failback: "never", Restarts: 1, RestartWindow: 10 * time.Minute, FailureExpiry: 10 * time.Minute}
 	defaultResource = Resource{
 		StartTimeout:    60 * time.Second,
 		StopTimeout:     60 * time.Second,
 		MonitorInterval: 10 * time.Second,
 		MonitorTimeout:  20 * time.Second,
+		OnFail:          OnFailRestart,
 	}
 )
 

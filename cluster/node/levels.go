@@ -50,14 +50,26 @@ func sees(o agents.Options) agents.Sees {
 func seed(c *config.Config) state.Configure {
 	s := state.Configure{Cluster: c.Cluster.Name}
 	for _, n := range c.Nodes {
-		s.Nodes = append(s.Nodes, state.ConfigNode{Name: n.Name, Role: state.Role(n.Role)})
+		s.Nodes = append(s.Nodes, state.ConfigNode{Name: n.Name, Role: state.Role(n.Role), Capacity: n.Capacity})
 	}
 	for _, g := range c.Groups {
-		s.Groups = append(s.Groups, state.ConfigGroup{Name: g.Name, Prefer: g.Prefer})
+		s.Groups = append(s.Groups, state.ConfigGroup{Name: g.Name, Rules: rules(g)})
 	}
 	sum := sha256.Sum256(mustMarshal(s))
 	s.Digest = hex.EncodeToString(sum[:8])
 	return s
+}
+
+// rules are what the cluster has to know of a group; its resources are the nodes' own business.
+func rules(g config.Group) state.Rules {
+	back, err := config.ParseFailback(g.Failback)
+	if err != nil { // not of a file that was loaded: that was checked
+		back = config.Failback{}
+	}
+	return state.Rules{
+		Prefer: g.Prefer, Allow: g.Allow, After: g.After, With: g.With, Apart: g.Apart, Weight: g.Weight,
+		Failback: state.Failback(back), FailureExpiry: g.FailureExpiry.Milliseconds(),
+	}
 }
 
 // fencingDigest tells whether two files agree in what feeds each node: by which devices and outlets it is to be
