@@ -76,8 +76,8 @@ var thirdParty = []importRule{
 	{"github.com/stmcginnis/gofish", []string{"agents/redfish"}, "Redfish"},
 	{"github.com/bougou/go-ipmi", []string{"agents/ipmi", "agents/ipmi/ipmipeer"}, "IPMI; its server is one of the peers that the agent is tested against"},
 	{"github.com/gosnmp/gosnmp", []string{"agents/snmp"}, "SNMP"},
-	{"github.com/coreos/go-systemd", []string{"cluster/node", "cmd/hamgr", "resources/systemd", "resources/command"}, "notification of the service manager, and units"},
-	{"github.com/godbus/dbus", []string{"resources/systemd", "resources/command"}, "the transport below go-systemd"},
+	{"github.com/coreos/go-systemd", []string{"cluster/node", "cmd/hamgr", "resources/internal/bus"}, "notification of the service manager, and units"},
+	{"github.com/godbus/dbus", []string{"resources/internal/bus"}, "the transport below go-systemd"},
 	{"github.com/vishvananda/netlink", []string{"resources/address"}, "interfaces, addresses and neighbours"},
 	{"golang.org/x/sys", []string{"cluster/...", "resources/...", "agents/redfish/redfishsim", "cmd/hamgr", "cmd/hamgr/demo"}, "the kernel's interface, wherever the standard library ends"},
 }

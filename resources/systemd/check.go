@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/bus"
 )
 
 // Check implements resources.Checker.
@@ -17,7 +18,7 @@ func (s *service) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	u, err := m.unit(ctx, s.opts.Unit)
+	u, err := m.Unit(ctx, s.opts.Unit)
 	if err == nil {
 		err = s.check(ctx, m, u)
 	}
@@ -31,9 +32,9 @@ func (s *service) refuse(format string, args ...any) error {
 
 // check refuses what could not be started, what nobody could stop, and above all what would start
 // without a grant: at boot, by a connection, or by a timer.
-func (s *service) check(ctx context.Context, m manager, u properties) error {
+func (s *service) check(ctx context.Context, m manager, u bus.Properties) error {
 	unit := s.opts.Unit
-	switch load := u.text("LoadState"); load {
+	switch load := u.Text("LoadState"); load {
 	case "loaded":
 	case "not-found":
 		return s.refuse("does not exist on this host; install it, or correct the name")
@@ -42,37 +43,37 @@ func (s *service) check(ctx context.Context, m manager, u properties) error {
 	default: // bad-setting, error, and what may come
 		return s.refuse("cannot be loaded (%s%s); see: systemd-analyze verify %s", load, loadError(u), unit)
 	}
-	if id := u.text("Id"); id != unit {
+	if id := u.Text("Id"); id != unit {
 		return s.refuse("is another name of %s; write that one", id)
 	}
-	switch state := u.text("UnitFileState"); state {
+	switch state := u.Text("UnitFileState"); state {
 	case "enabled":
 		return s.refuse("is enabled: it would start at boot without a grant; run: systemctl disable %s", unit)
 	case "enabled-runtime":
 		return s.refuse("is enabled: it would start without a grant; run: systemctl disable --runtime %s", unit)
 	}
 	switch {
-	case u.flag("RefuseManualStart"):
+	case u.Flag("RefuseManualStart"):
 		return s.refuse("has RefuseManualStart=yes: only other units can start it")
-	case u.flag("RefuseManualStop"):
+	case u.Flag("RefuseManualStop"):
 		return s.refuse("has RefuseManualStop=yes: only other units can stop it")
-	case u.flag("StopWhenUnneeded"):
+	case u.Flag("StopWhenUnneeded"):
 		return s.refuse("has StopWhenUnneeded=yes: systemd would stop it at once")
-	case u.flag("Transient"):
+	case u.Flag("Transient"):
 		return s.refuse("is transient: nothing is left of it when it stops")
 	}
-	p, err := m.service(ctx, unit)
+	p, err := m.Service(ctx, unit)
 	if err != nil {
 		return err
 	}
-	if p.text("Type") == "oneshot" && !p.flag("RemainAfterExit") {
+	if p.Text("Type") == "oneshot" && !p.Flag("RemainAfterExit") {
 		return s.refuse("is of Type=oneshot and is over as soon as it has started; set RemainAfterExit=yes in it")
 	}
 	return s.checkStarters(ctx, m, unit, u, map[string]bool{unit: true})
 }
 
 // loadError is what systemd says of a unit that cannot be loaded: the name and the text of a D-Bus error.
-func loadError(u properties) string {
+func loadError(u bus.Properties) string {
 	pair, _ := u["LoadError"].([]any)
 	if len(pair) != 2 {
 		return ""
@@ -92,9 +93,9 @@ const maxStarters = 200
 
 // checkStarters refuses the service if anything starts it that is active, or would be after a boot, whatever is between the
 // two. What hamgr itself has started does not count: the order of its group sees to that.
-func (s *service) checkStarters(ctx context.Context, m manager, name string, u properties, seen map[string]bool) error {
+func (s *service) checkStarters(ctx context.Context, m manager, name string, u bus.Properties, seen map[string]bool) error {
 	for _, kind := range startedBy {
-		for _, starter := range u.texts(kind) {
+		for _, starter := range u.Texts(kind) {
 			if seen[starter] || s.isOurs(starter) {
 				continue
 			}
@@ -102,11 +103,11 @@ func (s *service) checkStarters(ctx context.Context, m manager, name string, u p
 				return s.refuse("may be started by more than %d other units", maxStarters)
 			}
 			seen[starter] = true
-			p, err := m.unit(ctx, starter)
+			p, err := m.Unit(ctx, starter)
 			if err != nil {
 				return err
 			}
-			if how := byItself(p, u.isActive() && pulls(u, starter)); how != "" {
+			if how := byItself(p, u.IsActive() && pulls(u, starter)); how != "" {
 				return s.refuse("would start without a grant: %s is %s and starts %s (%s=); %s", starter, how, name, kind, starterCure(starter, name))
 			}
 			if err := s.checkStarters(ctx, m, starter, p, seen); err != nil {
@@ -119,21 +120,21 @@ func (s *service) checkStarters(ctx context.Context, m manager, name string, u p
 
 // byItself says why a unit is active, or would be after a boot, without hamgr. A unit that came with the very service, such as a
 // socket that the service requires, goes with it, too.
-func byItself(p properties, with bool) string {
-	state := p.text("UnitFileState")
+func byItself(p bus.Properties, with bool) string {
+	state := p.Text("UnitFileState")
 	switch {
 	case strings.HasPrefix(state, "enabled"):
 		return state
-	case !p.isDown() && !with:
-		return p.state()
+	case !p.IsDown() && !with:
+		return p.State()
 	}
 	return ""
 }
 
 // pulls reports whether the start of a unit starts the other one.
-func pulls(u properties, other string) bool {
+func pulls(u bus.Properties, other string) bool {
 	for _, kind := range []string{"Requires", "Wants", "BindsTo", "Upholds"} {
-		if slices.Contains(u.texts(kind), other) {
+		if slices.Contains(u.Texts(kind), other) {
 			return true
 		}
 	}

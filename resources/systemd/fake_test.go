@@ -7,12 +7,13 @@ import (
 	"testing"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/bus"
 )
 
 // fakeSystemd is a systemd with one unit, which can be told to lie and to hang. All of its connections see the same.
 type fakeSystemd struct {
 	mu         sync.Mutex
-	props      properties
+	props      bus.Properties
 	environ    []string // of the service, as soon as it is read
 	stale      int      // how many reloads it takes until then
 	invocation byte
@@ -36,7 +37,7 @@ type fakeSystemd struct {
 
 func newFake() *fakeSystemd {
 	return &fakeSystemd{
-		props: properties{"Id": "app.service", "LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"},
+		props: bus.Properties{"Id": "app.service", "LoadState": "loaded", "ActiveState": "inactive", "SubState": "dead"},
 		start: func(f *fakeSystemd) string { f.become("active", "running"); return "done" },
 		stop:  func(f *fakeSystemd) string { f.become("inactive", "dead"); return "done" },
 
@@ -93,7 +94,7 @@ func (f *fakeSystemd) jobEnds(id uint32, result string) {
 		c <- result
 	}
 	delete(f.results, id)
-	if f.props["Job"] != nil && f.props.job() == id {
+	if f.props["Job"] != nil && f.props.Job() == id {
 		delete(f.props, "Job")
 	}
 }
@@ -142,33 +143,33 @@ func (c *fakeConn) answer(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-func (c *fakeConn) unit(ctx context.Context, name string) (properties, error) {
+func (c *fakeConn) Unit(ctx context.Context, name string) (bus.Properties, error) {
 	unlock, err := c.answer(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	p := properties{"InvocationID": []byte{c.f.invocation}}
+	p := bus.Properties{"InvocationID": []byte{c.f.invocation}}
 	for k, v := range c.f.props {
 		p[k] = v
 	}
 	return p, nil
 }
 
-func (c *fakeConn) service(ctx context.Context, name string) (properties, error) {
+func (c *fakeConn) Service(ctx context.Context, name string) (bus.Properties, error) {
 	unlock, err := c.answer(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	p := properties{"Type": "simple", "Restart": "no"}
+	p := bus.Properties{"Type": "simple", "Restart": "no"}
 	if c.f.stale == 0 {
 		p["Environment"] = c.f.environ
 	}
 	return p, nil
 }
 
-func (c *fakeConn) processes(ctx context.Context, name string) ([]string, error) {
+func (c *fakeConn) Processes(ctx context.Context, name string) ([]string, error) {
 	unlock, err := c.answer(ctx)
 	if err != nil {
 		return nil, err
@@ -177,7 +178,7 @@ func (c *fakeConn) processes(ctx context.Context, name string) ([]string, error)
 	return c.f.processes, nil
 }
 
-func (c *fakeConn) enqueue(ctx context.Context, verb, name string) (uint32, <-chan string, error) {
+func (c *fakeConn) Enqueue(ctx context.Context, verb, name string) (uint32, <-chan string, error) {
 	unlock, err := c.answer(ctx)
 	if err != nil {
 		return 0, nil, err
@@ -200,7 +201,7 @@ func (c *fakeConn) enqueue(ctx context.Context, verb, name string) (uint32, <-ch
 	return id, result, nil
 }
 
-func (c *fakeConn) cancel(ctx context.Context, job uint32) error {
+func (c *fakeConn) Cancel(ctx context.Context, job uint32) error {
 	unlock, err := c.answer(ctx)
 	if err != nil {
 		return err
@@ -211,7 +212,7 @@ func (c *fakeConn) cancel(ctx context.Context, job uint32) error {
 	return nil
 }
 
-func (c *fakeConn) resetFailed(ctx context.Context, name string) error {
+func (c *fakeConn) ResetFailed(ctx context.Context, name string) error {
 	unlock, err := c.answer(ctx)
 	if err == nil {
 		c.f.resets++
@@ -220,7 +221,7 @@ func (c *fakeConn) resetFailed(ctx context.Context, name string) error {
 	return err
 }
 
-func (c *fakeConn) reload(ctx context.Context) error {
+func (c *fakeConn) Reload(ctx context.Context) error {
 	unlock, err := c.answer(ctx)
 	if err == nil {
 		c.f.reloads++
@@ -230,15 +231,15 @@ func (c *fakeConn) reload(ctx context.Context) error {
 	return err
 }
 
-func (c *fakeConn) watch(name string) (<-chan struct{}, func()) {
+func (c *fakeConn) Watch(name string) (<-chan struct{}, func()) {
 	wake := make(chan struct{}, 1)
 	c.f.set(func(f *fakeSystemd) { f.watchers[wake] = struct{}{} })
 	return wake, func() { c.f.set(func(f *fakeSystemd) { delete(f.watchers, wake) }) }
 }
 
-func (c *fakeConn) lost() <-chan struct{} { return c.gone }
+func (c *fakeConn) Lost() <-chan struct{} { return c.gone }
 
-func (c *fakeConn) close() {
+func (c *fakeConn) Close() {
 	c.once.Do(func() {
 		close(c.gone)
 		c.f.set(func(f *fakeSystemd) { delete(f.open, c) })
@@ -254,7 +255,7 @@ func (f *fakeSystemd) hangUp() {
 	}
 	f.mu.Unlock()
 	for _, c := range all {
-		c.close()
+		c.Close()
 	}
 }
 
@@ -271,7 +272,7 @@ func (f *fakeSystemd) wantClosed(t testing.TB) {
 func (f *fakeSystemd) isActive() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.props.isActive()
+	return f.props.IsActive()
 }
 
 var errNobody = errors.New("connection refused")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/bus"
 )
 
 // Tests with a fake systemd that lies and hangs, in virtual time.
@@ -76,7 +77,7 @@ func TestStartBelievesNoResult(t *testing.T) {
 					t.Errorf("%q, %q: started", state, result)
 				}
 				if result != "done" && result != "new word" {
-					wantError(t, err, results[result], "journalctl -u app.service")
+					wantError(t, err, bus.ResultWords(result), "journalctl -u app.service")
 				}
 				f.wantClosed(t)
 			})
@@ -266,14 +267,14 @@ type lateConn struct {
 	release chan struct{}
 }
 
-func (c *lateConn) enqueue(ctx context.Context, verb, name string) (uint32, <-chan string, error) {
+func (c *lateConn) Enqueue(ctx context.Context, verb, name string) (uint32, <-chan string, error) {
 	select {
 	case <-c.release:
 	case <-c.gone:
 	case <-ctx.Done():
 		return 0, nil, ctx.Err()
 	}
-	return c.fakeConn.enqueue(ctx, verb, name)
+	return c.fakeConn.Enqueue(ctx, verb, name)
 }
 
 // TestCancelledStart: the job goes with the one who waits for it.
@@ -306,7 +307,7 @@ func TestStartLosesConnection(t *testing.T) {
 		f.start = func(f *fakeSystemd) string { return "-" }
 		s := f.service(t, 1)
 		time.AfterFunc(time.Second, f.hangUp)
-		if err := s.Start(deadline(t, 10*time.Second)); !errors.Is(err, errLost) {
+		if err := s.Start(deadline(t, 10*time.Second)); !errors.Is(err, bus.ErrLost) {
 			t.Errorf("start: %v", err)
 		}
 		f.set(func(f *fakeSystemd) { f.become("active", "running"); delete(f.props, "Job") })

@@ -32,7 +32,7 @@ func (l *link) acquire(ctx context.Context) (m manager, release func(healthy boo
 			return nil, nil, err
 		}
 		if c = l.offer(m); c.manager != m {
-			m.close() // another one was quicker
+			m.Close() // another one was quicker
 		}
 	}
 	return c, func(healthy bool) { l.leave(c, healthy) }, nil
@@ -46,7 +46,7 @@ func (l *link) join() *sharedConn {
 		return nil
 	}
 	select {
-	case <-c.lost():
+	case <-c.Lost():
 		l.current = nil
 		return nil
 	default:
@@ -78,6 +78,6 @@ func (l *link) leave(c *sharedConn, healthy bool) {
 	}
 	l.mu.Unlock()
 	if last {
-		c.close()
+		c.Close()
 	}
 }

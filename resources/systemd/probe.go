@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/bus"
 )
 
 // run remembers which run of the unit is the resource's: its invocation ID. A service that was restarted
@@ -49,7 +48,7 @@ func (s *service) Probe(ctx context.Context) (resources.State, string, error) {
 }
 
 func (s *service) look(ctx context.Context, m manager) (resources.State, string, error) {
-	u, err := m.unit(ctx, s.opts.Unit)
+	u, err := m.Unit(ctx, s.opts.Unit)
 	if err != nil {
 		return resources.Unknown, "", err
 	}
@@ -57,60 +56,60 @@ func (s *service) look(ctx context.Context, m manager) (resources.State, string,
 }
 
 // judge tells the unit's state.
-func (s *service) judge(ctx context.Context, m manager, u properties) (resources.State, string, error) {
+func (s *service) judge(ctx context.Context, m manager, u bus.Properties) (resources.State, string, error) {
 	switch {
-	case u.isActive():
+	case u.IsActive():
 		return s.judgeActive(ctx, m, u)
-	case !u.isDown():
-		switch u.text("ActiveState") {
+	case !u.IsDown():
+		switch u.Text("ActiveState") {
 		case "activating", "deactivating", "maintenance":
 			return resources.Failed, s.describe(ctx, m, u), nil
 		}
-		return resources.Unknown, u.state(), nil
+		return resources.Unknown, u.State(), nil
 	case s.starts.find(s.opts.Unit) != nil:
 		return resources.Unknown, "systemd has not answered a request to start it", nil
-	case u.job() != 0:
-		return resources.Failed, fmt.Sprintf("%s, and job %d of systemd is queued for it", u.state(), u.job()), nil
+	case u.Job() != 0:
+		return resources.Failed, fmt.Sprintf("%s, and job %d of systemd is queued for it", u.State(), u.Job()), nil
 	}
-	left, err := m.processes(ctx, s.opts.Unit)
+	left, err := m.Processes(ctx, s.opts.Unit)
 	if err != nil {
 		return resources.Unknown, "", err
 	}
 	if len(left) > 0 {
-		return resources.Failed, fmt.Sprintf("%s, and left over: %s", u.state(), list(left)), nil
+		return resources.Failed, fmt.Sprintf("%s, and left over: %s", u.State(), list(left)), nil
 	}
 	return resources.Inactive, s.describe(ctx, m, u), nil
 }
 
-func (s *service) judgeActive(ctx context.Context, m manager, u properties) (resources.State, string, error) {
+func (s *service) judgeActive(ctx context.Context, m manager, u bus.Properties) (resources.State, string, error) {
 	g, ok, err := s.granted()
 	switch {
 	case err != nil:
 		return resources.Unknown, "", err
 	case !ok:
-		return resources.Failed, fmt.Sprintf("%s, started by somebody else, without a grant", u.state()), nil
+		return resources.Failed, fmt.Sprintf("%s, started by somebody else, without a grant", u.State()), nil
 	case g != grantOf(s.env):
-		return resources.Failed, fmt.Sprintf("%s, still under %s", u.state(), g), nil
-	case !s.run.is(u.invocation()):
+		return resources.Failed, fmt.Sprintf("%s, still under %s", u.State(), g), nil
+	case !s.run.is(u.Invocation()):
 		return resources.Failed, "restarted, and not by hamgr: " + s.describe(ctx, m, u), nil
 	}
-	return resources.Active, u.state(), nil
+	return resources.Active, u.State(), nil
 }
 
 // describe says how the unit is and how it came to that, as far as systemd tells.
-func (s *service) describe(ctx context.Context, m manager, u properties) string {
-	switch u.text("LoadState") {
+func (s *service) describe(ctx context.Context, m manager, u bus.Properties) string {
+	switch u.Text("LoadState") {
 	case "not-found":
 		return "this host has no such unit"
 	case "masked":
-		return u.state() + ", masked"
+		return u.State() + ", masked"
 	}
-	words := u.state()
-	service, err := m.service(ctx, s.opts.Unit)
+	words := u.State()
+	service, err := m.Service(ctx, s.opts.Unit)
 	if err != nil {
 		return words
 	}
-	if ending := service.ending(); ending != "" {
+	if ending := service.Ending(); ending != "" {
 		words += ": " + ending
 	}
 	return words
@@ -126,20 +125,6 @@ func list(names []string) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 	}
 	return strings.Join(names, ", ")
-}
-
-// Values of ExecMainCode.
-const (
-	cldExited = 1
-	cldKilled = 2
-	cldDumped = 3
-)
-
-func signalName(n int64) string {
-	if name := unix.SignalName(unix.Signal(n)); name != "" {
-		return name
-	}
-	return fmt.Sprintf("signal %d", n)
 }
 
 // reconnectPause is how long Died waits before it asks for a connection again.
@@ -170,7 +155,7 @@ func (s *service) follow(ctx context.Context) (reason error) {
 	}
 	healthy := false
 	defer func() { release(healthy || ctx.Err() != nil) }()
-	wake, end := m.watch(s.opts.Unit)
+	wake, end := m.Watch(s.opts.Unit)
 	defer end()
 	for {
 		state, detail, err := s.look(ctx, m)
@@ -183,7 +168,7 @@ func (s *service) follow(ctx context.Context) (reason error) {
 		}
 		select {
 		case <-wake:
-		case <-m.lost():
+		case <-m.Lost():
 			return nil
 		case <-ctx.Done():
 			return nil

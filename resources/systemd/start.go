@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/bus"
 )
 
 // Start implements resources.Resource. It returns when the start job is done and the unit is active, or ReadyAfter later.
@@ -29,7 +29,7 @@ func (s *service) start(ctx context.Context) error {
 	s.run.set("") // the run that is found next is the one
 	active, err := s.prepare(ctx, m)
 	if err != nil || active {
-		m.close()
+		m.Close()
 		return err
 	}
 	if err := s.startUnit(ctx, m); err != nil {
@@ -62,7 +62,7 @@ func (s *service) prepare(ctx context.Context, m manager) (active bool, err erro
 		return false, err
 	}
 	// How often a unit starts is for the group's policy to limit, not for the unit's StartLimitBurst=.
-	return false, m.resetFailed(ctx, s.opts.Unit)
+	return false, m.ResetFailed(ctx, s.opts.Unit)
 }
 
 // handToken makes sure that systemd knows the drop-in. It reads one by itself when it loads the unit, which it does anew as a
@@ -72,7 +72,7 @@ func (s *service) handToken(ctx context.Context, m manager) error {
 	if err != nil || known {
 		return err
 	}
-	if err := m.reload(ctx); err != nil {
+	if err := m.Reload(ctx); err != nil {
 		return fmt.Errorf("make systemd read its units again: %w", err)
 	}
 	if known, err = s.tokenKnown(ctx, m); err != nil || known {
@@ -83,23 +83,23 @@ func (s *service) handToken(ctx context.Context, m manager) error {
 
 // tokenKnown looks at what systemd would start, which is all that counts: neither the file nor its time.
 func (s *service) tokenKnown(ctx context.Context, m manager) (bool, error) {
-	u, err := m.unit(ctx, s.opts.Unit)
+	u, err := m.Unit(ctx, s.opts.Unit)
 	if err != nil {
 		return false, err
 	}
-	p, err := m.service(ctx, s.opts.Unit)
+	p, err := m.Service(ctx, s.opts.Unit)
 	if err != nil {
 		return false, err
 	}
-	known := !u.flag("NeedDaemonReload") && p.text("Restart") == "no"
+	known := !u.Flag("NeedDaemonReload") && p.Text("Restart") == "no"
 	for _, variable := range s.env.Environ() {
-		known = known && slices.Contains(p.texts("Environment"), variable)
+		known = known && slices.Contains(p.Texts("Environment"), variable)
 	}
 	return known, nil
 }
 
 func (s *service) checkNow(ctx context.Context, m manager) error {
-	u, err := m.unit(ctx, s.opts.Unit)
+	u, err := m.Unit(ctx, s.opts.Unit)
 	if err != nil {
 		return err
 	}
@@ -110,14 +110,14 @@ func (s *service) checkNow(ctx context.Context, m manager) error {
 // once; the job is cancelled behind it, as soon as systemd has told its number.
 func (s *service) startUnit(ctx context.Context, m manager) error {
 	if err := ctx.Err(); err != nil {
-		m.close()
+		m.Close()
 		return err
 	}
 	end := s.starts.begin(s.opts.Unit)
 	done := make(chan error, 1)
 	go func() {
 		err := s.runStart(ctx, m)
-		m.close()
+		m.Close()
 		end()
 		done <- err
 	}()
@@ -131,59 +131,25 @@ func (s *service) startUnit(ctx context.Context, m manager) error {
 
 func (s *service) runStart(ctx context.Context, m manager) error {
 	lasting := context.WithoutCancel(ctx) // ends with the connection
-	job, result, err := m.enqueue(lasting, "StartUnit", s.opts.Unit)
+	job, result, err := m.Enqueue(lasting, "StartUnit", s.opts.Unit)
 	if err != nil {
 		return err
 	}
-	word, err := await(ctx, m, s.opts.Unit, job, result)
+	word, err := bus.Await(ctx, m, s.opts.Unit, job, result)
 	if err != nil {
-		return errors.Join(err, m.cancel(lasting, job))
+		return errors.Join(err, m.Cancel(lasting, job))
 	}
 	if word == "done" {
 		return nil
 	}
-	u, err := m.unit(ctx, s.opts.Unit)
+	u, err := m.Unit(ctx, s.opts.Unit)
 	if err != nil {
-		return fmt.Errorf("the start job %s: %w", resultWords(word), err)
+		return fmt.Errorf("the start job %s: %w", bus.ResultWords(word), err)
 	}
-	if word == "" && u.isActive() {
+	if word == "" && u.IsActive() {
 		return nil
 	}
-	return fmt.Errorf("the start job %s; the unit is %s; %s", resultWords(word), s.describe(ctx, m, u), s.journal())
-}
-
-// lookInterval is how often a job is looked after whose end nobody tells.
-const lookInterval = time.Second
-
-// await gives the result of a job. A job whose end was not told, although it has ended, has the result "".
-func await(ctx context.Context, m manager, unit string, job uint32, result <-chan string) (string, error) {
-	ticker := time.NewTicker(lookInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case word := <-result:
-			return word, nil
-		case <-m.lost():
-			return "", errLost
-		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-ticker.C:
-		}
-		u, err := m.unit(ctx, unit)
-		if err != nil {
-			return "", err
-		}
-		if u.job() == job {
-			continue
-		}
-		// What systemd told before it gave this answer has been read before it.
-		select {
-		case word := <-result:
-			return word, nil
-		default:
-			return "", nil
-		}
-	}
+	return fmt.Errorf("the start job %s; the unit is %s; %s", bus.ResultWords(word), s.describe(ctx, m, u), s.journal())
 }
 
 // ready makes sure that the unit is active: a start job is also done where a condition of the unit does not hold.

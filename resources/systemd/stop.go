@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/hamgr/hamgr/resources/internal/bus"
 )
 
 // Stop implements resources.Resource. How the service is ended is up to the unit (KillMode=, TimeoutStopSec=,
@@ -23,13 +25,13 @@ func (s *service) stop(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer m.close()
-	u, err := m.unit(ctx, s.opts.Unit)
+	defer m.Close()
+	u, err := m.Unit(ctx, s.opts.Unit)
 	if err != nil {
 		return err
 	}
 	// A socket or a timer that is active would start the service again. Check has refused such a service; this one came later.
-	for _, trigger := range u.texts("TriggeredBy") {
+	for _, trigger := range u.Texts("TriggeredBy") {
 		if err := s.end(ctx, m, trigger); err != nil {
 			return fmt.Errorf("it could be started again by %s: %w", trigger, err)
 		}
@@ -54,7 +56,7 @@ func (s *service) end(ctx context.Context, m manager, name string) error {
 		}
 		return fmt.Errorf("%s%s: %w; see journalctl -u %s", seen, job, err, name)
 	}
-	for pause := time.Duration(0); ; pause = min(2*pause+10*time.Millisecond, lookInterval) {
+	for pause := time.Duration(0); ; pause = min(2*pause+10*time.Millisecond, bus.LookInterval) {
 		left, busy, err := remains(ctx, m, name)
 		if err != nil {
 			return failed(err)
@@ -64,15 +66,15 @@ func (s *service) end(ctx context.Context, m manager, name string) error {
 		}
 		seen = left
 		if busy {
-			id, result, err := m.enqueue(ctx, "StopUnit", name)
+			id, result, err := m.Enqueue(ctx, "StopUnit", name)
 			if err != nil {
 				return failed(err)
 			}
-			word, err := await(ctx, m, name, id, result)
+			word, err := bus.Await(ctx, m, name, id, result)
 			if err != nil {
 				return failed(err) // the stop job stays: that the unit ends is still wanted
 			}
-			job = ", and its stop job " + resultWords(word)
+			job = ", and its stop job " + bus.ResultWords(word)
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return failed(err)
@@ -83,20 +85,20 @@ func (s *service) end(ctx context.Context, m manager, name string) error {
 // remains says what is left of a unit, and whether a stop job is needed for it. What only processes are left
 // of has been stopped; those the unit lets end by themselves.
 func remains(ctx context.Context, m manager, name string) (left string, busy bool, err error) {
-	u, err := m.unit(ctx, name)
+	u, err := m.Unit(ctx, name)
 	switch {
 	case err != nil:
 		return "", false, err
-	case !u.isDown():
-		return "it is " + u.state(), true, nil
-	case u.job() != 0:
-		return fmt.Sprintf("it is %s, and job %d is queued for it", u.state(), u.job()), true, nil
+	case !u.IsDown():
+		return "it is " + u.State(), true, nil
+	case u.Job() != 0:
+		return fmt.Sprintf("it is %s, and job %d is queued for it", u.State(), u.Job()), true, nil
 	}
-	processes, err := m.processes(ctx, name)
+	processes, err := m.Processes(ctx, name)
 	if err != nil || len(processes) == 0 {
 		return "", false, err
 	}
-	return fmt.Sprintf("it is %s, and has left %s", u.state(), list(processes)), false, nil
+	return fmt.Sprintf("it is %s, and has left %s", u.State(), list(processes)), false, nil
 }
 
 // sleep ends early, with an error, when the context does.

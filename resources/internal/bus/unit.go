@@ -1,32 +1,37 @@
-package systemd
+package bus
 
 import (
 	"encoding/hex"
 	"fmt"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
-// properties are those of one D-Bus interface of a unit: org.freedesktop.systemd1(5). What is missing or has an
+// Properties are those of one D-Bus interface of a unit: org.freedesktop.systemd1(5). What is missing or has an
 // unexpected type reads as the zero value, which no decision takes for a good one.
-type properties map[string]any
+type Properties map[string]any
 
-func (p properties) text(name string) string {
+// Text reads a property that is a string.
+func (p Properties) Text(name string) string {
 	s, _ := p[name].(string)
 	return s
 }
 
-func (p properties) texts(name string) []string {
+// Texts reads a list of strings.
+func (p Properties) Texts(name string) []string {
 	s, _ := p[name].([]string)
 	return s
 }
 
-func (p properties) flag(name string) bool {
+// Flag reads a boolean.
+func (p Properties) Flag(name string) bool {
 	b, _ := p[name].(bool)
 	return b
 }
 
 // number reads whichever integer type the property has.
-func (p properties) number(name string) int64 {
+func (p Properties) number(name string) int64 {
 	switch n := p[name].(type) {
 	case uint32:
 		return int64(n)
@@ -36,8 +41,8 @@ func (p properties) number(name string) int64 {
 	return 0
 }
 
-// job is the number of the job that is queued for the unit or runs; 0 is none. The property has the number and the path.
-func (p properties) job() uint32 {
+// Job is the number of the job that is queued for the unit or runs; 0 is none. The property has the number and the path.
+func (p Properties) Job() uint32 {
 	pair, _ := p["Job"].([]any)
 	if len(pair) == 0 {
 		return 0
@@ -46,45 +51,46 @@ func (p properties) job() uint32 {
 	return id
 }
 
-// invocation is the number that systemd makes for each time that the unit starts.
-func (p properties) invocation() string {
+// Invocation is the number that systemd makes for each time that the unit starts.
+func (p Properties) Invocation() string {
 	b, _ := p["InvocationID"].([]byte)
 	return hex.EncodeToString(b)
 }
 
-// Values of ActiveState: what of them runs, and what has certainly ended.
-func (p properties) isActive() bool {
-	switch p.text("ActiveState") {
+// IsActive reports whether the unit runs, by its ActiveState.
+func (p Properties) IsActive() bool {
+	switch p.Text("ActiveState") {
 	case "active", "reloading", "refreshing":
 		return true
 	}
 	return false
 }
 
-func (p properties) isDown() bool {
-	switch p.text("ActiveState") {
+// IsDown reports whether it has certainly ended.
+func (p Properties) IsDown() bool {
+	switch p.Text("ActiveState") {
 	case "inactive", "failed":
 		return true
 	}
 	return false
 }
 
-// state says how the unit is, as systemctl does: "active (running)".
-func (p properties) state() string {
-	active := p.text("ActiveState")
+// State says how the unit is, as systemctl does: "active (running)".
+func (p Properties) State() string {
+	active := p.Text("ActiveState")
 	if active == "" {
 		return "in a state that systemd does not tell"
 	}
-	if sub := p.text("SubState"); sub != "" && sub != active && sub != "dead" {
+	if sub := p.Text("SubState"); sub != "" && sub != active && sub != "dead" {
 		active += " (" + sub + ")"
 	}
 	return active
 }
 
-// ending says how the service's main process ended, from its properties as a service.
-func (p properties) ending() string {
+// Ending says how the service's main process ended, from its properties as a service.
+func (p Properties) Ending() string {
 	var parts []string
-	if result := p.text("Result"); result != "" && result != "success" {
+	if result := p.Text("Result"); result != "" && result != "success" {
 		parts = append(parts, "Result "+result)
 	}
 	// ExecMainCode is si_code of SIGCHLD: sigaction(2).
@@ -118,9 +124,24 @@ var results = map[string]string{
 	"":            "ended, and systemd did not tell how",
 }
 
-func resultWords(result string) string {
+// ResultWords says how a job ended, as the rest of a sentence.
+func ResultWords(result string) string {
 	if words, ok := results[result]; ok {
 		return words
 	}
 	return fmt.Sprintf("ended as %q", result)
+}
+
+// Values of ExecMainCode.
+const (
+	cldExited = 1
+	cldKilled = 2
+	cldDumped = 3
+)
+
+func signalName(n int64) string {
+	if name := unix.SignalName(unix.Signal(n)); name != "" {
+		return name
+	}
+	return fmt.Sprintf("signal %d", n)
 }
