@@ -1,0 +1,5 @@
+//go:build !race
+
+package resourcetest
+
+const raceEnabled = false
