@@ -1,11 +1,11 @@
 #!/bin/bash
-# root.sh   builds the Debian root of the systemd test once, and prints its folder.
+# root.sh   builds the Debian root of the hosts with a real systemd once, and prints its folder.
 # It lies below ${XDG_CACHE_HOME:-~/.cache}/hamgr, is named by its suite and packages, and is never
 # written again: each host lays a layer of its own over it. Mirrors and keys are this machine's apt's.
 set -euo pipefail
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/hamgr
 suite=$(. /etc/os-release; echo "$VERSION_CODENAME")
-pkgs="systemd systemd-sysv dbus iproute2 procps libcap2-bin util-linux"
+pkgs="systemd systemd-sysv dbus iproute2 procps libcap2-bin util-linux e2fsprogs"
 root=$cache/root-$suite-$(echo "1 $suite $pkgs" | sha256sum | cut -c1-12)
 mkdir -p "$cache"
 exec 9> "$cache/lock"; flock 9
