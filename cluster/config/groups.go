@@ -92,7 +92,7 @@ func (r *reader) checkCircles(d *draft) {
 	waits := func(g Group) []string { return slices.Concat(g.After, g.With) }
 	for i, g := range d.Groups {
 		circle := d.circle(g.Name, waits)
-		if circle == nil || slices.Min(circle) != g.Name { // each is told once
+		if len(circle) < 2 || slices.Min(circle) != g.Name { // each is told once
 			continue
 		}
 		key := "after"

@@ -175,18 +175,3 @@ func feedsOf(levels [][]stonith.Device) (feeds []feed) {
 	}
 	return feeds
 }
-
-// SetStandby has a node hold no groups, or hold them again.
-func (c *Coordinator) SetStandby(ctx context.Context, node string, on bool, by string) error {
-	if !c.cfg.Replicated.IsCoordinator() {
-		return ErrNotCoordinator
-	}
-	cmd := state.Command{Standby: &state.Standby{Node: node, On: on, By: by}}
-	res, err := c.commit(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	c.logCommitted(cmd, res, "")
-	c.Wake()
-	return nil
-}

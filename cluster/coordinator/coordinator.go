@@ -86,7 +86,6 @@ type Coordinator struct {
 	settled bool
 	// refusedFile: this node's file was refused in this term, and is not proposed again.
 	refusedFile bool
-	failing     map[failure]time.Time // since when this coordinator knows of a failure
 }
 
 // New makes a coordinator; Run makes it act.
@@ -98,7 +97,6 @@ func New(cfg Config) *Coordinator {
 		riddles: map[string]string{},
 		shots:   map[uint64]*shot{},
 		talks:   map[uint64]*talk{},
-		failing: map[failure]time.Time{},
 		devices: newDevices(),
 	}
 	c.watch = newWatch(cfg)
@@ -216,7 +214,6 @@ func (c *Coordinator) step(ctx context.Context) error {
 	if err := c.configure(ctx); err != nil {
 		return err
 	}
-	c.expireFailures(ctx)
 	for range maxRounds {
 		s := c.cfg.State()
 		c.endClosedShots(s)
@@ -329,6 +326,18 @@ func (c *Coordinator) logCommitted(cmd state.Command, res *state.Result, reason 
 		log.Info("standby changed", "node", cmd.Standby.Node, "standby", cmd.Standby.On, "by", cmd.Standby.By)
 	case cmd.Confirm != nil:
 		log.Warn("an operator says that the node is down", "node", cmd.Confirm.Node, "boot", cmd.Confirm.Boot, "by", cmd.Confirm.By, "force", cmd.Confirm.Force, "reason", cmd.Confirm.Reason)
+	case cmd.Enable != nil:
+		log.Info("group enabled or disabled", "group", cmd.Enable.Group, "enabled", cmd.Enable.On, "by", cmd.Enable.By)
+	case cmd.Maintain != nil:
+		log.Warn("maintenance begins or ends", "node", cmd.Maintain.Node, "group", cmd.Maintain.Group, "maintenance", cmd.Maintain.On, "by", cmd.Maintain.By)
+	case cmd.Move != nil:
+		log.Info("group to be moved", "group", cmd.Move.Group, "node", cmd.Move.To, "from", cmd.Move.From, "for_ms", cmd.Move.For, "by", cmd.Move.By)
+	case cmd.Restart != nil:
+		log.Info("group to be restarted", "group", cmd.Restart.Group, "token", cmd.Restart.Token, "by", cmd.Restart.By)
+	case cmd.Clear != nil:
+		log.Info("failures cleared", "group", cmd.Clear.Group, "node", cmd.Clear.Node)
+	case cmd.Expire != nil:
+		log.Info("failure expired", "group", cmd.Expire.Group, "node", cmd.Expire.Node, "reason", reason)
 	case cmd.Grant != nil:
 		log.Info("group granted", "group", cmd.Grant.Group, "node", cmd.Grant.Node, "token", res.Token, "reason", reason)
 	case cmd.Stop != nil:

@@ -121,7 +121,7 @@ func (b backend) setNode(ctx context.Context, r api.NodeRequest) (api.NodeResult
 		res.Changed = n.Standby != r.Standby
 	}
 	if res.Changed {
-		if err := b.n.coord.SetStandby(ctx, r.Node, r.Standby, r.By); err != nil {
+		if _, err := b.n.coord.Change(ctx, state.Command{Standby: &state.Standby{Node: r.Node, On: r.Standby, By: r.By}}, false); err != nil {
 			return api.NodeResult{}, err
 		}
 	}

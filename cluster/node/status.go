@@ -36,8 +36,9 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 	outlook := n.outlook(ctx)
 	n.addFencing(s, st.Nodes, outlook)
 	st.Tolerates = tolerates(st.Nodes, st.Quorate)
+	waiting := scheduler.Waiting(s, view)
 	for _, name := range s.GroupNames() {
-		st.Groups = append(st.Groups, n.groupStatus(s, view, s.Groups[name]))
+		st.Groups = append(st.Groups, n.groupStatus(s, waiting, s.Groups[name]))
 	}
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.Operations))) {
 		o := s.Operations[id]
@@ -128,11 +129,11 @@ func lastProven(s *state.State, node string) time.Time {
 	return displayTime(newest)
 }
 
-func (n *Node) groupStatus(s *state.State, view scheduler.View, g *state.Group) api.GroupStatus {
+func (n *Node) groupStatus(s *state.State, waiting map[string]string, g *state.Group) api.GroupStatus {
 	st := api.GroupStatus{Name: g.Name}
 	if g.Grant == nil {
 		st.State = api.GroupWaiting
-		st.Detail = scheduler.Waiting(s, view, g.Name)
+		st.Detail = waiting[g.Name]
 		if g.Released != nil {
 			st.Token = g.Released.Token
 		}

@@ -15,13 +15,18 @@ func planTick(s *state.State, v View) []Action {
 	if v.Since < tickAfter || !measures(s, v) {
 		return nil
 	}
-	return []Action{{Reason: "the clock of the storm brake and the quarantine", Commit: &state.Command{Tick: &state.Tick{}}}}
+	return []Action{{Reason: "the clock of what ends by itself", Commit: &state.Command{Tick: &state.Tick{}}}}
 }
 
 // measures reports whether a window is open: time that is lost with a coordinator would make it longer.
 func measures(s *state.State, v View) bool {
 	if v.Policy.StormWindow > 0 && len(shotWithinWindow(s, v)) > 0 {
 		return true
+	}
+	for _, g := range s.Groups {
+		if nextOf(g, Now(s, v)) > 0 {
+			return true
+		}
 	}
 	for _, n := range s.Nodes {
 		if v.Policy.QuarantineWindow <= 0 || len(n.Fenced) == 0 {
@@ -53,6 +58,33 @@ func Next(s *state.State, v View) (ms int64) {
 	for _, n := range s.Nodes {
 		until, _ := Quarantine(n, now, v.Policy)
 		sooner(until - now)
+	}
+	for _, g := range s.Groups {
+		sooner(nextOf(g, now))
+		if f := g.Failback; !f.Always && f.From != f.To && v.Minute >= 0 && g.Grant != nil && len(g.Prefer) > 0 {
+			sooner(minute)
+		}
+	}
+	return ms
+}
+
+// minute is how often the time of the day is looked at.
+const minute = 60_000
+
+// nextOf is in how many ms a failure or a wish of the group ends; 0 if there is none.
+func nextOf(g *state.Group, now int64) (ms int64) {
+	sooner := func(in int64) {
+		if in > 0 && (ms == 0 || in < ms) {
+			ms = in
+		}
+	}
+	if g.Wish != nil {
+		sooner(g.Wish.Until - now)
+	}
+	for _, f := range g.Failures {
+		if !f.Expired && g.FailureExpiry > 0 {
+			sooner(f.Clock + g.FailureExpiry - now)
+		}
 	}
 	return ms
 }

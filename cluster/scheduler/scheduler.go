@@ -27,20 +27,11 @@ type Action struct {
 // Plan gives the actions that are due, fencing first.
 func Plan(s *state.State, v View) []Action {
 	var plan []Action
+	b := look(s, v)
 	for _, name := range s.NodeNames() {
-		plan = append(plan, planNode(s, v, s.Nodes[name])...)
+		plan = append(plan, b.planNode(s.Nodes[name])...)
 	}
-	load := map[string]int{}
-	for _, g := range s.Groups {
-		if g.Grant != nil {
-			load[g.Grant.Node]++
-		}
-	}
-	for _, name := range s.GroupNames() {
-		if a, ok := planGroup(s, v, s.Groups[name], load); ok {
-			plan = append(plan, a)
-		}
-	}
+	plan = append(plan, b.planGroups()...)
 	if !slices.ContainsFunc(plan, func(a Action) bool { return a.Commit != nil }) { // every commit carries the clock on
 		plan = append(plan, planTick(s, v)...)
 	}
@@ -57,8 +48,9 @@ func handOverLast(plan []Action) []Action {
 	return plan[:min(1, len(plan))]
 }
 
-func planNode(s *state.State, v View, n *state.Node) []Action {
-	reason := needsFencing(s, v, n)
+func (b *board) planNode(n *state.Node) []Action {
+	s, v := b.s, b.v
+	reason := b.needsFencing(n)
 	// A power-on that cannot be completed must not keep the node from being fenced.
 	if o := s.OpenOperation(n.Name); o != nil && (o.Action != state.FenceOn || reason == "") {
 		return planOperation(s, v, n, o)
@@ -72,13 +64,17 @@ func planNode(s *state.State, v View, n *state.Node) []Action {
 }
 
 // needsFencing says why the node has to be fenced; empty if it need not. A failed node that holds nothing
-// is left alone: a shot would prove nothing that is needed.
-func needsFencing(s *state.State, v View, n *state.Node) string {
-	if n.Unclean != "" {
+// is left alone: a shot would prove nothing that is needed. So is one in maintenance, and one that holds nothing but
+// groups in maintenance.
+func (b *board) needsFencing(n *state.Node) string {
+	gone, held := b.v.Nodes[n.Name].Gone, b.holds[n.Name]
+	watched := slices.ContainsFunc(held, func(g string) bool { return !b.s.Groups[g].Maintenance })
+	switch {
+	case b.s.Maintained(n.Name) != "":
+		return ""
+	case n.Unclean != "":
 		return n.Unclean
-	}
-	gone, held := v.Nodes[n.Name].Gone, s.Holds(n.Name)
-	if !n.Up || gone == "" || n.Name == v.Self || len(held) == 0 {
+	case !n.Up || gone == "" || n.Name == b.v.Self || !watched:
 		return ""
 	}
 	return fmt.Sprintf("%s; it may hold %s", gone, strings.Join(held, ", "))
@@ -184,6 +180,9 @@ func needed(s *state.State, v View, o *state.Operation) string {
 	if o.PowersOn() {
 		return ""
 	}
+	if why := s.Maintained(o.Node); why != "" && o.Phase == state.Ordered && o.By == state.ByCluster {
+		return why
+	}
 	if live := v.Nodes[o.Node]; live.Reachable && live.Boot != o.Boot {
 		return fmt.Sprintf("%s answers in another boot than %s: its join will end the operation", o.Node, o.Boot)
 	}
@@ -209,35 +208,6 @@ func Majority(s *state.State, v View, without string, op uint64) string {
 	if need := len(s.Nodes)/2 + 1; others < need {
 		first = append([]string{fmt.Sprintf("without %s only %d of %d voters would be left, %d are needed", without, others, len(s.Nodes), need)}, first...)
 		return strings.Join(first, "; ")
-	}
-	return ""
-}
-
-func planGroup(s *state.State, v View, g *state.Group, load map[string]int) (Action, bool) {
-	if gr := g.Grant; gr != nil {
-		reason := unwanted(s, g)
-		if reason == "" || gr.Phase == state.Stopping {
-			return Action{}, false
-		}
-		return Action{Reason: reason, Commit: &state.Command{Stop: &state.StopGroup{Group: g.Name, Token: gr.Token, Reason: reason}}}, true
-	}
-	node, reason := place(s, v, g, load)
-	if node == "" {
-		return Action{}, false
-	}
-	load[node]++
-	return Action{Reason: reason, Commit: &state.Command{Grant: &state.GrantGroup{
-		Group: g.Name, Node: node, Boot: s.Nodes[node].Boot, Reason: reason,
-	}}}, true
-}
-
-// unwanted says why a group is to end where it is held; empty if it is to stay.
-func unwanted(s *state.State, g *state.Group) string {
-	switch n := s.Nodes[g.Grant.Node]; {
-	case g.Removed:
-		return "the group is no longer configured"
-	case n != nil && n.Standby:
-		return n.Name + " is on standby"
 	}
 	return ""
 }

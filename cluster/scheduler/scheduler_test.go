@@ -84,8 +84,9 @@ func (sc *scenario) plan() string {
 	for _, a := range Plan(sc.s, sc.v) {
 		fmt.Fprintf(&b, "%s: %s\n", verb(a), a.Reason)
 	}
+	waiting := Waiting(sc.s, sc.v)
 	for _, g := range sc.s.GroupNames() {
-		if why := Waiting(sc.s, sc.v, g); why != "" {
+		if why := waiting[g]; why != "" {
 			fmt.Fprintf(&b, "(%s waits: %s)\n", g, why)
 		}
 	}
@@ -191,7 +192,7 @@ func (sc *scenario) apply(word string, w []string) error {
 			switch {
 			case f == "":
 			case isGroup:
-				g := state.ConfigGroup{Name: name}
+				g := state.ConfigGroup{Name: name, Rules: state.Rules{Weight: 1}}
 				if prefer != "" {
 					g.Prefer = strings.Split(prefer, ",")
 				}

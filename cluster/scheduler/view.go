@@ -26,7 +26,9 @@ type View struct {
 	FenceAction state.FenceAction
 	// Since is the milliseconds of this coordinator's monotonic time that the cluster's clock does not count yet:
 	// since its last command of this term, or since the term began.
-	Since  int64
+	Since int64
+	// Minute is the minute of the coordinator's day, for failback alone; -1 if it is unknown.
+	Minute int
 	Policy Policy
 	// Executors names, target by target, the nodes that can talk to its fence devices, best first. A
 	// target without an entry is this coordinator's to fence.

@@ -88,6 +88,7 @@ type MoveGroup struct {
 // RestartGroup has the holder of a group stop and start it, under a new token.
 type RestartGroup struct {
 	Group string `json:"group"`
+	Token uint64 `json:"token"` // of the grant that is to end: a request that comes twice restarts once
 	By    string `json:"by"`
 }
 
@@ -195,6 +196,8 @@ func (t *step) restart(c *RestartGroup) error {
 	switch why := t.GroupMaintained(g); {
 	case gr == nil:
 		return fmt.Errorf("restart %s: nobody holds it: %w", c.Group, ErrConflict)
+	case gr.Token != c.Token:
+		return fmt.Errorf("restart %s with token %d: %s holds it with token %d: %w", c.Group, c.Token, gr.Node, gr.Token, ErrSuperseded)
 	case gr.Phase == Stopping:
 		return fmt.Errorf("restart %s: it is being stopped (%s): %w", c.Group, gr.StopReason, ErrConflict)
 	case why != "":
