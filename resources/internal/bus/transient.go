@@ -3,7 +3,9 @@ package bus
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
@@ -31,7 +33,7 @@ type Transient struct {
 	KillAfter        time.Duration // from StopSignal to SIGKILL, where systemd stops it; hamgr has its own deadline
 }
 
-// Types of D-Bus: org.freedesktop.systemd1(5), and systemd's src/core/dbus-execute.c for ExecStartEx.
+// Types of D-Bus: org.freedesktop.systemd1(5).
 type (
 	property struct {
 		Name  string
@@ -42,9 +44,9 @@ type (
 		Properties []property
 	}
 	execStart struct {
-		Path  string
-		Args  []string
-		Flags []string
+		Path string
+		Args []string
+		Bare bool // whether an unclean end is no failure
 	}
 	environmentFile struct {
 		Path    string
@@ -56,7 +58,7 @@ func (u Transient) properties() []property {
 	p := map[string]any{
 		"Description":      u.Description,
 		"Type":             "exec",
-		"ExecStartEx":      []execStart{{u.Program, u.Args, []string{"no-env-expand"}}},
+		"ExecStart":        []execStart{{u.Program, escape(u.Args), false}},
 		"EnvironmentFiles": []environmentFile{{u.EnvironmentFile, false}},
 		"WorkingDirectory": u.WorkingDirectory,
 		"Before":           u.Before,
@@ -65,10 +67,11 @@ func (u Transient) properties() []property {
 		"KillMode":         "control-group",
 		"KillSignal":       u.StopSignal,
 		"SendSIGKILL":      true,
+		"IgnoreSIGPIPE":    false,
 		// What the kernel kills for its memory is one process; whether the service goes on without it is the service's to know.
 		"OOMPolicy": "continue",
 		// The deadline of the start is the caller's.
-		"TimeoutStartUSec": uint64(0),
+		"TimeoutStartUSec": uint64(math.MaxUint64),
 		"TimeoutStopUSec":  uint64(u.KillAfter.Microseconds()),
 	}
 	if u.Forks {
@@ -98,4 +101,14 @@ func (u Transient) properties() []property {
 // would mount what is in /etc/fstab, without a grant.
 func (c *Conn) StartTransient(ctx context.Context, u Transient) (job uint32, result <-chan string, err error) {
 	return c.enqueue(ctx, "StartTransientUnit", u.Name, "ignore-dependencies", u.properties(), []unitOfItsOwn{})
+}
+
+// escape keeps systemd from replacing variables in arguments: systemd.service(5), "Command lines". (There is a flag for that too, of
+// ExecStartEx; systemd 252 then writes a unit file that it cannot read again.)
+func escape(args []string) []string {
+	escaped := make([]string, len(args))
+	for i, arg := range args {
+		escaped[i] = strings.ReplaceAll(arg, "$", "$$")
+	}
+	return escaped
 }

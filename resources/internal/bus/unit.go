@@ -30,6 +30,9 @@ func (p Properties) Flag(name string) bool {
 	return b
 }
 
+// PID reads a property that is the number of a process; 0 is none.
+func (p Properties) PID(name string) int { return int(p.number(name)) }
+
 // number reads whichever integer type the property has.
 func (p Properties) number(name string) int64 {
 	switch n := p[name].(type) {
@@ -94,17 +97,34 @@ func (p Properties) Ending() string {
 		parts = append(parts, "Result "+result)
 	}
 	// ExecMainCode is si_code of SIGCHLD: sigaction(2).
-	status := p.number("ExecMainStatus")
-	switch code := p.number("ExecMainCode"); {
-	case code == cldExited:
-		parts = append(parts, fmt.Sprintf("its main process ended with status %d", status))
-	case code == cldKilled || code == cldDumped:
-		parts = append(parts, fmt.Sprintf("its main process was ended by %s", signalName(status)))
+	code, status, which := p.number("ExecMainCode"), p.number("ExecMainStatus"), "its main process"
+	if code == 0 {
+		code, status, which = p.startEnding()
+	}
+	switch code {
+	case cldExited:
+		parts = append(parts, fmt.Sprintf("%s ended with status %d", which, status))
+	case cldKilled, cldDumped:
+		parts = append(parts, fmt.Sprintf("%s was ended by %s", which, signalName(status)))
 	}
 	if n := p.number("NRestarts"); n > 0 {
 		parts = append(parts, fmt.Sprintf("restarted by systemd %d times", n))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// startEnding is about a service without a main process: how the program ended that starts it. The last two fields of the
+// property are its si_code and its status.
+func (p Properties) startEnding() (code, status int64, which string) {
+	list, _ := p["ExecStart"].([][]any)
+	if len(list) != 1 || len(list[0]) != 10 {
+		return 0, 0, ""
+	}
+	last := Properties{"code": list[0][8], "status": list[0][9]}
+	if code = last.number("code"); code == cldExited && last.number("status") == 0 {
+		return 0, 0, ""
+	}
+	return code, last.number("status"), "its start command"
 }
 
 // results are the words for the results of jobs: org.freedesktop.systemd1(5), signal JobRemoved.
