@@ -1,11 +1,9 @@
 package filesystem
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -14,17 +12,24 @@ import (
 
 func TestValidate(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"device":       func(o *Options) { o.Device = "" },
-		"device ":      func(o *Options) { o.Device = "UUID=1234" },
-		"device  ":     func(o *Options) { o.Device, o.Options, o.Fstype = "srv", []string{"bind"}, "none" },
-		"mountpoint":   func(o *Options) { o.Mountpoint = "srv" },
-		"mountpoint ":  func(o *Options) { o.Mountpoint = "/" },
-		"mountpoint  ": func(o *Options) { o.Mountpoint = "/srv/../db" },
-		"fstype":       func(o *Options) { o.Fstype = "" },
-		"fstype ":      func(o *Options) { o.Fstype = "nfs4" },
-		"fstype  ":     func(o *Options) { o.Fstype = "none" },
-		"options":      func(o *Options) { o.Options = []string{"rw,loop"} },
-		"kill_after":   func(o *Options) { o.KillAfter = -1 },
+		"device":        func(o *Options) { o.Device = "" },
+		"device ":       func(o *Options) { o.Device = "UUID=" },
+		"device    ":    func(o *Options) { o.Fstype = "nfs" },
+		"device     ":   func(o *Options) { o.Fstype, o.Device = "nfs4", "-o:/x" },
+		"device  ":      func(o *Options) { o.Device, o.Options, o.Fstype = "srv", []string{"bind"}, "none" },
+		"mountpoint":    func(o *Options) { o.Mountpoint = "srv" },
+		"mountpoint ":   func(o *Options) { o.Mountpoint = "/" },
+		"mountpoint  ":  func(o *Options) { o.Mountpoint = "/srv/../db" },
+		"fstype":        func(o *Options) { o.Fstype = "" },
+		"fstype ":       func(o *Options) { o.Fstype = "cifs" },
+		"fstype   ":     func(o *Options) { o.Fstype = "../ext4" },
+		"fsck":          func(o *Options) { o.Fsck = "" },
+		"fsck ":         func(o *Options) { o.Fsck = "preen" }, // of XFS
+		"monitor_write": func(o *Options) { o.MonitorWrite, o.Options = true, []string{"ro"} },
+		"disk_timeout":  func(o *Options) { o.DiskTimeout = 0 },
+		"fstype  ":      func(o *Options) { o.Fstype = "none" },
+		"options":       func(o *Options) { o.Options = []string{"rw,loop"} },
+		"kill_after":    func(o *Options) { o.KillAfter = -1 },
 	} {
 		o := Kind().Options().(*Options)
 		o.Device, o.Mountpoint, o.Fstype = "/dev/sda", "/srv/db", "xfs"
@@ -35,6 +40,25 @@ func TestValidate(t *testing.T) {
 		var key *resources.KeyError
 		if err := o.Validate(); !errors.As(err, &key) || key.Key != strings.TrimSpace(want) {
 			t.Errorf("%s: %v", want, err)
+		}
+	}
+}
+
+func TestValidateAccepts(t *testing.T) {
+	for _, change := range []func(*Options){
+		func(o *Options) { o.Device = "UUID=1234-ABCD" },
+		func(o *Options) { o.Device = `LABEL="my data"` },
+		func(o *Options) { o.Device = "/dev/disk/by-partlabel/a=b" },
+		func(o *Options) { o.Device, o.Fstype = "server:/", "nfs" },
+		func(o *Options) { o.Device, o.Fstype = "[fe80::1]:/export/db", "nfs4" },
+		func(o *Options) { o.Fstype, o.Fsck = "ext4", "full" },
+		func(o *Options) { o.Device, o.Options, o.Fstype = "/srv", []string{"bind"}, "none" },
+	} {
+		o := Kind().Options().(*Options)
+		o.Device, o.Mountpoint, o.Fstype = "/dev/sda", "/srv/db", "xfs"
+		change(o)
+		if err := o.Validate(); err != nil {
+			t.Errorf("%+v: %v", o, err)
 		}
 	}
 }
@@ -67,9 +91,9 @@ func TestParseTable(t *testing.T) {
 		"41 36 0:51 / /empty rw shared:9 - tmpfs  rw,size=1k\n"
 	got, err := parseTable([]byte(table))
 	want := []entry{
-		{36, 35, unix.Mkdev(98, 0), "/mnt2", "rw,noatime", "ext3", "/dev/root", "rw,errors=continue"},
-		{40, 36, unix.Mkdev(0, 50), "/a b\nc\\d\te#", "ro", "tmpfs", "so urce", "rw"},
-		{41, 36, unix.Mkdev(0, 51), "/empty", "rw", "tmpfs", "", "rw,size=1k"},
+		{36, 35, unix.Mkdev(98, 0), "/mnt1", "/mnt2", "rw,noatime", "ext3", "/dev/root", "rw,errors=continue"},
+		{40, 36, unix.Mkdev(0, 50), "/", "/a b\nc\\d\te#", "ro", "tmpfs", "so urce", "rw"},
+		{41, 36, unix.Mkdev(0, 51), "/", "/empty", "rw", "tmpfs", "", "rw,size=1k"},
 	}
 	if err != nil || len(got) != len(want) {
 		t.Fatalf("%+v %v", got, err)
@@ -131,23 +155,23 @@ func TestMapName(t *testing.T) {
 	}
 }
 
-func TestBoundedObeysTheContext(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	hang := make(chan struct{})
-	defer close(hang)
-	_, err := bounded(ctx, func() (int, error) { <-hang; return 0, nil })
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
-	}
-}
-
-// A mount that came back after its Start had been given up is waited for.
-func TestStopWaitsForAHangingMount(t *testing.T) {
-	f := &filesystem{opts: Options{Mountpoint: "/srv"}, pending: make(chan struct{})}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if err := f.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-		t.Error(err)
+// udev's names of links, as udevadm(8) shows them for such labels.
+func TestTags(t *testing.T) {
+	for device, want := range map[string]string{
+		"UUID=1234-ABCD":       "/dev/disk/by-uuid/1234-ABCD",
+		"LABEL=my data":        `/dev/disk/by-label/my\x20data`,
+		`LABEL="a/b"`:          `/dev/disk/by-label/a\x2fb`,
+		`LABEL=a\b`:            `/dev/disk/by-label/a\x5cb`,
+		"LABEL=für":            "/dev/disk/by-label/für",
+		"LABEL=\xff":           `/dev/disk/by-label/\xff`,
+		"PARTLABEL=EFI System": `/dev/disk/by-partlabel/EFI\x20System`,
+		"PARTUUID=a-1":         "/dev/disk/by-partuuid/a-1",
+		"/dev/a=b":             "/dev/a=b",
+		"UUID":                 "UUID",
+	} {
+		f := filesystem{opts: Options{Device: device}}
+		if got := f.path(); got != want {
+			t.Errorf("%s: %s, want %s", device, got, want)
+		}
 	}
 }

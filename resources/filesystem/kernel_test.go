@@ -165,6 +165,12 @@ func unmounted(t *testing.T, o Options) *filesystem {
 	if o.KillAfter == 0 {
 		o.KillAfter = 200 * time.Millisecond
 	}
+	if o.Fsck == "" {
+		o.Fsck = fsckAuto
+	}
+	if o.DiskTimeout == 0 {
+		o.DiskTimeout = 10 * time.Second
+	}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,45 +5,56 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/hamgr/hamgr/resources/internal/process"
+	"github.com/hamgr/hamgr/resources"
 )
 
 // Start implements resources.Resource.
 func (f *filesystem) Start(ctx context.Context) error {
-	v, err := bounded(ctx, f.look)
-	if err != nil {
-		return fmt.Errorf("mount %s: %w", f.opts.Device, err)
-	}
-	if v.ours {
-		return nil
-	}
-	if err := f.mayMount(v); err != nil {
-		return fmt.Errorf("mount %s: %w", f.opts.Device, err)
-	}
-	pending := make(chan struct{})
-	f.pending = pending
-	_, err = bounded(ctx, func() (struct{}, error) {
-		defer close(pending)
-		err := f.mount()
-		if err == nil && ctx.Err() != nil {
-			// Nobody waits for it any more: it must not stay.
-			err = errors.Join(ctx.Err(), unix.Unmount(f.opts.Mountpoint, unix.UMOUNT_NOFOLLOW))
-		}
-		return struct{}{}, err
-	})
-	if err != nil {
+	if err := f.start(ctx); err != nil {
 		return fmt.Errorf("mount %s (%s) at %s: %w", f.opts.Device, f.opts.Fstype, f.opts.Mountpoint, err)
 	}
-	v, err = bounded(ctx, f.look)
+	return nil
+}
+
+func (f *filesystem) start(ctx context.Context) error {
+	v, err := pass(ctx, f.calls, "look", f.look)
+	if err != nil {
+		return err
+	}
+	if v.ours && v.lost == "" {
+		return nil
+	}
+	err = f.calls.enter(ctx, "prepare", func() error {
+		if err := f.mayMount(v); err != nil {
+			return err
+		}
+		if f.opts.CreateMountpoint {
+			return os.MkdirAll(f.opts.Mountpoint, 0o755)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := f.fsck(ctx); err != nil {
+		return err
+	}
+	if err := f.calls.enter(ctx, "mount", func() error { return f.mountWithin(ctx) }); err != nil {
+		return f.explain(ctx, err)
+	}
+	v, err = pass(ctx, f.calls, "look", f.look)
 	if err == nil && !v.ours {
 		err = errors.New("the kernel does not show it")
 	}
+	if err == nil {
+		err = f.record(*v.top)
+	}
 	if err != nil {
-		return fmt.Errorf("mount %s: mounted, but %w", f.opts.Device, err)
+		return fmt.Errorf("mounted, but %w", err)
 	}
 	return nil
 }
@@ -51,36 +62,54 @@ func (f *filesystem) Start(ctx context.Context) error {
 // mayMount refuses what would cover, double or be covered by something.
 func (f *filesystem) mayMount(v view) error {
 	switch {
-	case v.missing:
-		return fmt.Errorf("there is no %s on this node", f.opts.Device)
+	case v.lost != "":
+		return fmt.Errorf("%w: still mounted from before, and its device %s", resources.ErrNode, v.lost)
 	case v.top != nil:
-		return fmt.Errorf("something else is mounted there: %s; unmount it first", v.top)
-	case len(v.elsewhere) > 0 && !f.bind():
-		return fmt.Errorf("the device is mounted elsewhere: %s; unmount it first", v.elsewhere[0])
-	case v.held && !f.bind():
-		return errors.New("the device is held on this host: mounted in another mount namespace, or used by another driver")
+		return fmt.Errorf("%w: something else is mounted there: %s; unmount it first", resources.ErrSetup, v.top)
+	case v.missing && f.bind():
+		return fmt.Errorf("%w: there is no directory %s to bind", resources.ErrSetup, f.opts.Device)
+	case v.missing:
+		return f.errMissing()
+	case len(v.elsewhere) > 0:
+		return fmt.Errorf("%w: the device is mounted elsewhere: %s; unmount it first", resources.ErrElsewhere, v.elsewhere[0])
+	case v.holder != "":
+		return fmt.Errorf("%w: the device is held by %s", resources.ErrElsewhere, v.holder)
 	}
 	info, err := os.Lstat(f.opts.Mountpoint)
 	switch {
+	case errors.Is(err, os.ErrNotExist) && f.opts.CreateMountpoint:
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("mount point %s is missing; create it with: mkdir -p '%s'", f.opts.Mountpoint, f.opts.Mountpoint)
+		return fmt.Errorf("%w: mount point %s is missing; set create_mountpoint, or create it with: mkdir -p '%s'", resources.ErrSetup, f.opts.Mountpoint, f.opts.Mountpoint)
 	case err != nil:
-		return fmt.Errorf("mount point: %w", err)
+		return fmt.Errorf("mount point: %w", fault(err))
 	case info.Mode()&os.ModeSymlink != 0:
-		return fmt.Errorf("mount point %s is a symbolic link; name the directory itself", f.opts.Mountpoint)
+		return fmt.Errorf("%w: mount point %s is a symbolic link; name the directory itself", resources.ErrSetup, f.opts.Mountpoint)
 	case !info.IsDir() && !f.bind():
-		return fmt.Errorf("mount point %s is no directory", f.opts.Mountpoint)
+		return fmt.Errorf("%w: mount point %s is no directory", resources.ErrSetup, f.opts.Mountpoint)
 	}
 	return nil
 }
 
-// mount calls mount(2). The kernel ignores every flag beside MS_BIND when it binds, so
-// those are set by a second call.
-func (f *filesystem) mount() error {
-	if !f.bind() {
-		return unix.Mount(f.opts.Device, f.opts.Mountpoint, f.opts.Fstype, f.flags, f.data)
+// mountWithin leaves nothing mounted that comes too late: nobody waits for it any more.
+func (f *filesystem) mountWithin(ctx context.Context) error {
+	err := f.mount(ctx)
+	if err == nil && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), unix.Unmount(f.opts.Mountpoint, unix.UMOUNT_NOFOLLOW))
 	}
-	if err := unix.Mount(f.opts.Device, f.opts.Mountpoint, "", unix.MS_BIND, ""); err != nil {
+	return err
+}
+
+// mount calls mount(2), or for NFS its program, which speaks with the server. The kernel ignores
+// every flag beside MS_BIND when it binds, so those are set by a second call.
+func (f *filesystem) mount(ctx context.Context) error {
+	switch {
+	case f.network():
+		_, err := runProgram(ctx, f.mountProgram()...)
+		return nfsFault(err)
+	case !f.bind():
+		return unix.Mount(f.path(), f.opts.Mountpoint, f.opts.Fstype, f.flags, f.data)
+	}
+	if err := unix.Mount(f.path(), f.opts.Mountpoint, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
 	if f.flags == unix.MS_BIND {
@@ -93,108 +122,63 @@ func (f *filesystem) mount() error {
 	return nil
 }
 
-const (
-	busyPause = 20 * time.Millisecond
-	// releaseTime is how long the kernel may take to let go of a device after the
-	// last unmount. What holds it longer is another mount.
-	releaseTime = 2 * time.Second
-)
+// mountNFS is the program of nfs-common (nfs-utils).
+const mountNFS = "mount.nfs"
 
-// Stop implements resources.Resource. An unmount that succeeds proves that nobody used
-// the mount; processes are looked for only when the kernel says that it is busy.
-func (f *filesystem) Stop(ctx context.Context) error {
-	if f.pending != nil { // a mount that hangs may still succeed
-		select {
-		case <-f.pending:
-		case <-ctx.Done():
-			return fmt.Errorf("unmount %s: the kernel still mounts it: %w", f.opts.Mountpoint, ctx.Err())
+// mountProgram is the command line of mount.nfs(8), which takes all options by their names.
+func (f *filesystem) mountProgram() []string {
+	argv := []string{mountNFS}
+	if f.opts.Fstype == "nfs4" {
+		argv[0] = "mount.nfs4"
+	}
+	argv = append(argv, f.opts.Device, f.opts.Mountpoint)
+	var options []string
+	for option := range strings.SplitSeq(strings.Join(f.opts.Options, ","), ",") {
+		if !ignored(option) {
+			options = append(options, option)
 		}
 	}
-	var busy error // why the last unmount failed
-	failed := func(err error) error {
-		if busy != nil {
-			err = fmt.Errorf("%w: %w", busy, err)
-		}
-		return fmt.Errorf("unmount %s: %w", f.opts.Mountpoint, err)
+	if len(options) > 0 {
+		argv = append(argv, "-o", strings.Join(options, ","))
 	}
-	for {
-		v, err := bounded(ctx, f.look)
-		if err != nil {
-			return failed(err)
-		}
-		if !v.ours {
-			busy = nil
-			if err := f.released(ctx, v); err != nil {
-				return failed(err)
+	return argv
+}
+
+// nfsFault tells by the words of mount.nfs whose fault a refusal is: its exit code (32) is the same for all.
+func nfsFault(err error) error {
+	var failed *programError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	says := func(words ...string) bool {
+		for _, w := range words {
+			if strings.Contains(strings.ToLower(failed.output), w) {
+				return true
 			}
-			return nil
 		}
-		_, err = bounded(ctx, func() (struct{}, error) {
-			return struct{}{}, unix.Unmount(f.opts.Mountpoint, unix.UMOUNT_NOFOLLOW)
-		})
-		if err == nil || errors.Is(err, unix.EINVAL) {
-			continue // EINVAL: somebody else was faster
-		}
-		if !errors.Is(err, unix.EBUSY) {
-			return failed(err)
-		}
-		why, err := f.endUsers(ctx, v)
-		if err != nil {
-			return failed(err)
-		}
-		busy = why
+		return false
 	}
+	switch {
+	case says("access denied", "no such file", "incorrect mount option", "invalid argument", "unknown filesystem type", "protocol not supported"):
+		return fmt.Errorf("%w: %w", resources.ErrSetup, err)
+	case says("timed out", "no route to host", "unreachable", "connection refused"):
+		return fmt.Errorf("%w: %w", resources.ErrNode, err)
+	}
+	return err
 }
 
-// endUsers ends who uses the mount. It returns what else keeps it busy if nobody does.
-func (f *filesystem) endUsers(ctx context.Context, v view) (busy, err error) {
-	find := func(ctx context.Context) ([]process.Process, error) {
-		return bounded(ctx, func() ([]process.Process, error) { return users(*v.top) })
-	}
-	found, err := find(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) > 0 {
-		f.env.Log.Info("mount is busy, its users are ended", "group", f.env.Group, "resource", f.env.Resource,
-			"mountpoint", f.opts.Mountpoint, "users", process.List(found))
-		return nil, process.Ending{Find: find, Signal: unix.SIGTERM, Grace: f.opts.KillAfter}.End(ctx)
-	}
-	t := time.NewTimer(busyPause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-	if len(v.inside) > 0 {
-		return fmt.Errorf("busy: %s is mounted inside", v.inside[0]), nil
-	}
-	return errors.New("busy, and not by a process that can be seen: a swap file, a loop device, an NFS export, or this daemon"), nil
-}
-
-// released makes sure that nothing of the device is mounted any more on this host.
-func (f *filesystem) released(ctx context.Context, v view) error {
-	for end := time.Now().Add(releaseTime); ; {
-		switch {
-		case v.top != nil && (v.missing || f.bind()):
-			return fmt.Errorf("it cannot be told whether %s is of %s, which has vanished or was replaced", v.top, f.opts.Device)
-		case len(v.elsewhere) > 0:
-			return fmt.Errorf("the device is still mounted: %s", v.elsewhere[0])
-		case !v.held:
-			return nil
-		case time.Now().After(end):
-			return errors.New("the device is still held on this host: mounted in another mount namespace, or used by another driver")
+// explain adds what the kernel's one word for a refused mount means.
+func (f *filesystem) explain(ctx context.Context, err error) error {
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		v, lookErr := pass(ctx, f.calls, "look", f.look)
+		if lookErr == nil && v.holder != "" {
+			return fmt.Errorf("%w: the device is held by %s: %w", resources.ErrElsewhere, v.holder, err)
 		}
-		t := time.NewTimer(busyPause)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-			t.Stop()
-			return ctx.Err()
-		}
-		var err error
-		if v, err = bounded(ctx, f.look); err != nil {
-			return err
-		}
+	case errors.Is(err, unix.ENODEV) && !f.network():
+		return fmt.Errorf("%w: this kernel does not know the file system %s: %w", resources.ErrSetup, f.opts.Fstype, err)
+	case errors.Is(err, unix.EINVAL):
+		return fmt.Errorf("%w (an option that %s does not know, another file system on the device, or a damaged one; see the kernel's log)", err, f.opts.Fstype)
 	}
+	return fault(err)
 }

@@ -3,9 +3,12 @@ package filesystem
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -14,6 +17,7 @@ import (
 type entry struct {
 	id, parent uint64
 	dev        uint64 // of the superblock
+	root       string // what of the file system is mounted
 	mountpoint string
 	options    string // of the mount
 	fstype     string
@@ -26,8 +30,21 @@ func (e entry) String() string { return fmt.Sprintf("%s (%s) at %s", e.source, e
 
 // readOnly reports whether the mount or its whole file system refuses writes.
 func (e entry) readOnly() bool {
-	return slices.Contains(strings.Split(e.options, ","), "ro") || slices.Contains(strings.Split(e.super, ","), "ro")
+	return has(e.options, "ro") || has(e.super, "ro")
 }
+
+// broken is the word of a file system that has given up after errors, beside read-only:
+// ext4 says emergency_ro or shutdown since Linux 6.15, when it stopped to say ro.
+func (e entry) broken() string {
+	for _, word := range []string{"shutdown", "emergency_ro"} {
+		if has(e.super, word) {
+			return word
+		}
+	}
+	return ""
+}
+
+func has(list, word string) bool { return slices.Contains(strings.Split(list, ","), word) }
 
 var errTable = errors.New("mount table has an unknown form")
 
@@ -66,7 +83,7 @@ func parseEntry(line string) (e entry, err error) {
 		return entry{}, fmt.Errorf("%w: %q", errTable, line)
 	}
 	e.dev = unix.Mkdev(uint32(maj), uint32(mnr))
-	e.mountpoint, e.options = unescape(fields[4]), fields[5]
+	e.root, e.mountpoint, e.options = unescape(fields[3]), unescape(fields[4]), fields[5]
 	e.fstype, e.source = unescape(tail[0]), unescape(tail[1])
 	e.super = strings.Join(tail[2:], " ")
 	return e, nil
@@ -89,4 +106,55 @@ func unescape(s string) string {
 		b.WriteByte(s[i])
 	}
 	return b.String()
+}
+
+// tries is how often the mount table is read anew when it may be torn.
+const tries = 20
+
+var errTorn = errors.New("the mount table does not show a mount that is there")
+
+// readTable reads the mount table. It comes in pieces that are not of one instant, so
+// a table without a mount that the kernel has just named is read again.
+func readTable(read func() ([]byte, error), id uint64, wanted bool) ([]entry, error) {
+	for range tries {
+		b, err := read()
+		if err != nil {
+			return nil, err
+		}
+		table, err := parseTable(b)
+		if err != nil {
+			return nil, err
+		}
+		if !wanted || slices.ContainsFunc(table, func(e entry) bool { return e.id == id }) {
+			return table, nil
+		}
+	}
+	return nil, errTorn
+}
+
+func ownTable() ([]byte, error) { return os.ReadFile("/proc/self/mountinfo") }
+
+// wholeTable reads the table of one instant: the kernel tells by poll(2) whether any mount came
+// or went since the file was opened.
+func wholeTable() ([]entry, error) {
+	for i := range tries {
+		time.Sleep(time.Duration(i) * time.Millisecond)
+		f, err := os.Open("/proc/self/mountinfo")
+		if err != nil {
+			return nil, err
+		}
+		b, err := io.ReadAll(f)
+		events := []unix.PollFd{{Fd: int32(f.Fd()), Events: unix.POLLPRI}}
+		if err == nil {
+			_, err = unix.Poll(events, 0)
+		}
+		f.Close()
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return nil, err
+		}
+		if err == nil && events[0].Revents&(unix.POLLPRI|unix.POLLERR) == 0 {
+			return parseTable(b)
+		}
+	}
+	return nil, errTorn
 }

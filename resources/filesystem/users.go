@@ -12,63 +12,88 @@ import (
 )
 
 // users finds the processes that hold exactly this mount: by working directory, root,
-// program, open files or mapped files. Paths are never compared. The daemon and the init
-// process are left out, whatever they hold.
+// program, open files or mapped files; also by the copy of it that their own mount namespace
+// took along. Paths of what they hold are never compared. The daemon and the init process are
+// left out, whatever they hold.
 func users(mount entry) ([]process.Process, error) {
 	all, err := process.All()
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
 	}
+	w := wanted{dev: mount.dev, ids: map[uint64]bool{mount.id: true}}
+	for _, c := range copies(all, mount) {
+		w.ids[c.id] = true
+	}
 	var found []process.Process
 	for _, p := range all {
-		if !p.Kernel && !p.Ended() && p.PID != 1 && p.PID != os.Getpid() && uses(p.PID, mount) {
+		if !p.Kernel && !p.Ended() && p.PID != 1 && p.PID != os.Getpid() && w.usedBy(p.PID) {
 			found = append(found, p)
 		}
 	}
 	return found, nil
 }
 
-// uses takes what it may not read, or what has gone meanwhile, for unused: the kernel
+// wanted is one mount with its copies. No two mounts of a host have the same ID.
+type wanted struct {
+	dev uint64
+	ids map[uint64]bool
+}
+
+// usedBy takes what it may not read, or what has gone meanwhile, for unused: the kernel
 // refuses the unmount then, and has the last word.
-func uses(pid int, mount entry) bool {
+func (w wanted) usedBy(pid int) bool {
 	dir, err := unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
 	defer unix.Close(dir)
 	for _, link := range []string{"cwd", "root", "exe"} {
-		if leadsInto(dir, link, mount.id) {
+		if w.reachedBy(dir, link) {
 			return true
 		}
 	}
-	fds, _ := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/fd")
-	for _, fd := range fds {
-		if leadsInto(dir, "fd/"+fd.Name(), mount.id) {
+	for _, fd := range fileNames(dir, "fd") {
+		if w.reachedBy(dir, "fd/"+fd) {
 			return true
 		}
 	}
-	return maps(dir, pid, mount)
+	return w.mappedBy(dir)
 }
 
-func leadsInto(dir int, link string, mount uint64) bool {
+func fileNames(dir int, name string) []string {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	names, _ := f.Readdirnames(-1)
+	return names
+}
+
+func (w wanted) reachedBy(dir int, link string) bool {
 	id, _, err := mountID(dir, link)
-	return err == nil && id == mount
+	return err == nil && w.ids[id]
 }
 
-// maps looks closer only at mapped files of the mount's device, because a process has
+// mappedBy looks closer only at mapped files of the mount's device, because a process has
 // hundreds of others. See proc_pid_maps(5) for the fields.
-func maps(dir, pid int, mount entry) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/maps")
+func (w wanted) mappedBy(dir int) bool {
+	fd, err := unix.Openat(dir, "maps", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
-	dev := fmt.Appendf(nil, "%02x:%02x", unix.Major(mount.dev), unix.Minor(mount.dev))
-	for line := range bytes.Lines(b) {
-		fields := bytes.Fields(line)
-		if len(fields) < 5 || !bytes.Equal(fields[3], dev) {
+	f := os.NewFile(uintptr(fd), "maps")
+	defer f.Close()
+	var b bytes.Buffer
+	_, _ = b.ReadFrom(f)
+	dev := fmt.Appendf(nil, " %02x:%02x ", unix.Major(w.dev), unix.Minor(w.dev))
+	for line := range bytes.Lines(b.Bytes()) {
+		if !bytes.Contains(line, dev) {
 			continue
 		}
-		if leadsInto(dir, "map_files/"+mapName(string(fields[0])), mount.id) {
+		fields := bytes.Fields(line)
+		if len(fields) > 4 && bytes.Equal(fields[3], bytes.TrimSpace(dev)) && w.reachedBy(dir, "map_files/"+mapName(string(fields[0]))) {
 			return true
 		}
 	}
