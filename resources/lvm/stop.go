@@ -1,0 +1,113 @@
+package lvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+)
+
+const (
+	// releaseTime is how long a volume may stay open after the resources above it were stopped: udev looks at what was unmounted.
+	releaseTime  = 2 * time.Second
+	releasePause = 100 * time.Millisecond
+)
+
+// Stop implements resources.Resource. It is done when no mapped device of the group is left, whatever LVM says.
+func (v *volumeGroup) Stop(ctx context.Context) error {
+	if err := v.stop(ctx); err != nil {
+		return fmt.Errorf("deactivate volume group %s: %w", v.name(), err)
+	}
+	return nil
+}
+
+func (v *volumeGroup) stop(ctx context.Context) error {
+	held, err := v.hold(ctx) // a start that still runs would activate it afterwards
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	rec, err := v.started()
+	if err != nil {
+		return err
+	}
+	var failed error
+	for end := time.Now().Add(releaseTime); ; {
+		ds, err := v.devices(rec.UUID)
+		if err != nil {
+			return errors.Join(err, failed)
+		}
+		if len(ds) == 0 {
+			return v.forget()
+		}
+		if failed != nil && (time.Now().After(end) || ctx.Err() != nil) {
+			return errors.Join(v.left(ds), failed, ctx.Err())
+		}
+		if failed != nil {
+			sleep(ctx, releasePause)
+		}
+		failed = v.deactivate(ctx, held, rec.UUID)
+	}
+}
+
+// deactivate has LVM deactivate the group. Where LVM cannot (the disks are gone, or the group has another host's system ID by now), the
+// kernel is told to drop each device; it refuses what is in use.
+func (v *volumeGroup) deactivate(ctx context.Context, held *os.File, groupUUID string) error {
+	_, failed := v.lvm(ctx, held, "vgchange", "", "--activate", "n", v.name())
+	if errors.Is(failed, errHangs) {
+		return failed
+	}
+	for {
+		ds, err := v.devices(groupUUID)
+		if err != nil || len(ds) == 0 {
+			return err
+		}
+		if failed == nil {
+			failed = errors.New("LVM called it success, and devices are left")
+		}
+		removed := false
+		for _, d := range ds { // those above first: what is below others is busy until they are gone
+			args := []string{"remove", "--uuid", d.uuid}
+			if !hasUdev() {
+				args = append(args, "--noudevrules", "--noudevsync")
+			}
+			if _, err := v.run(ctx, held, "dmsetup", args...); err == nil {
+				removed = true
+			} else if ctx.Err() != nil || errors.Is(err, errHangs) {
+				return errors.Join(failed, err)
+			}
+		}
+		if !removed {
+			return failed
+		}
+	}
+}
+
+// left says which devices are left, and who uses them.
+func (v *volumeGroup) left(ds []device) error {
+	var errs []error
+	for i, d := range ds {
+		if i == mostNamed {
+			errs = append(errs, fmt.Errorf("%d more are still active", len(ds)-i))
+			break
+		}
+		who, err := v.users(d)
+		if err != nil {
+			who = "who uses it cannot be told: " + err.Error()
+		}
+		errs = append(errs, fmt.Errorf("%s is still active: %s", d.name, who))
+	}
+	return errors.Join(errs...)
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
