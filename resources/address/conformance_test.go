@@ -74,7 +74,7 @@ func conformanceHost(t *testing.T, cidr string) *resourcetest.Host {
 	return &resourcetest.Host{
 		New: func(env resources.Env) (resources.Resource, error) {
 			o := Kind().Options().(*Options)
-			o.Address, o.DuplicateTimeout = cidr, 20*time.Millisecond
+			o.Address, o.DuplicateTimeout = cidr, minDuplicateTimeout
 			r, err := o.New(env)
 			if err == nil {
 				r.(*address).kernel.socket = func(domain, typ, proto int) (int, error) {
@@ -105,8 +105,7 @@ func conformanceHost(t *testing.T, cidr string) *resourcetest.Host {
 		Blind: map[string]resourcetest.Fault{
 			"no memory": g.fails(unix.ENOBUFS), "no permission": g.fails(unix.EPERM), "nonsense": g.fails(errors.New("nonsense")),
 		},
-		Stuck: map[string]resourcetest.Fault{"no permission": g.fails(unix.EPERM), "the kernel hangs": g.hangs()},
-		// A start asks the network for 20 ms.
+		Stuck:    map[string]resourcetest.Fault{"no permission": g.fails(unix.EPERM)},
 		Patience: 10 * time.Second, Operations: 40,
 	}
 }

@@ -17,7 +17,7 @@ var contextChecks = []check{
 
 const (
 	// limit is how long the calls of these checks are given.
-	limit = 60 * time.Millisecond
+	limit = 40 * time.Millisecond
 	// tries is how often a call may be late before it is held against the resource.
 	tries = 5
 )
@@ -113,7 +113,7 @@ func (s *suite) hangs(what string, fault Hang, active bool, verb string, w way) 
 		switch {
 		case o.err == nil && o.state != resources.Unknown:
 			s.Errorf("%s: probe says %v (%q)", what, o.state, o.detail)
-		case o.err == nil && verb == "start" && active && fault.Calls != nil: // it had only to look
+		case o.err == nil && fault.Calls != nil && (verb == "start" && active || verb == "stop" && !active): // it had only to look
 		case o.err == nil && verb != "probe":
 			s.Errorf("%s: no error", what)
 		case errors.Is(o.err, resources.ErrSetup):
