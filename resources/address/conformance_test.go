@@ -29,21 +29,24 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// gate stands before the host's kernel, which answers no request for a socket while it is closed or broken.
+// gate stands before the host's kernel, which gives no sockets while it is closed or broken.
 type gate struct {
 	mu     sync.Mutex
 	closed chan struct{}
-	err    error
+	fails  func(domain, proto int) error
 }
 
-func (g *gate) pass() error {
+func (g *gate) pass(domain, proto int) error {
 	g.mu.Lock()
-	closed, err := g.closed, g.err
+	closed, fails := g.closed, g.fails
 	g.mu.Unlock()
 	if closed != nil {
 		<-closed
 	}
-	return err
+	if fails != nil {
+		return fails(domain, proto)
+	}
+	return nil
 }
 
 func (g *gate) hangs() resourcetest.Fault {
@@ -53,9 +56,22 @@ func (g *gate) hangs() resourcetest.Fault {
 	}
 }
 
-func (g *gate) fails(err error) resourcetest.Fault {
-	set := func(err error) func() { return func() { g.mu.Lock(); defer g.mu.Unlock(); g.err = err } }
-	return resourcetest.Fault{Begin: set(err), End: set(nil)}
+func (g *gate) refuses(fails func(domain, proto int) error) resourcetest.Fault {
+	set := func(fails func(domain, proto int) error) func() {
+		return func() { g.mu.Lock(); defer g.mu.Unlock(); g.fails = fails }
+	}
+	return resourcetest.Fault{Begin: set(fails), End: set(nil)}
+}
+
+// always gives the same error.
+func always(err error) func(int, int) error { return func(int, int) error { return err } }
+
+// routeless is a kernel that tells nothing of links and addresses.
+func routeless(domain, proto int) error {
+	if domain == unix.AF_NETLINK && proto == unix.NETLINK_ROUTE {
+		return unix.EPERM
+	}
+	return nil
 }
 
 func conformanceHost(t *testing.T, cidr string) *resourcetest.Host {
@@ -78,7 +94,7 @@ func conformanceHost(t *testing.T, cidr string) *resourcetest.Host {
 			r, err := o.New(env)
 			if err == nil {
 				r.(*address).kernel.socket = func(domain, typ, proto int) (int, error) {
-					if err := g.pass(); err != nil {
+					if err := g.pass(domain, proto); err != nil {
 						return -1, err
 					}
 					return a.socket(domain, typ, proto)
@@ -103,9 +119,9 @@ func conformanceHost(t *testing.T, cidr string) *resourcetest.Host {
 		},
 		Hangs: map[string]resourcetest.Hang{"kernel": {Fault: g.hangs()}},
 		Blind: map[string]resourcetest.Fault{
-			"no memory": g.fails(unix.ENOBUFS), "no permission": g.fails(unix.EPERM), "nonsense": g.fails(errors.New("nonsense")),
+			"no memory": g.refuses(always(unix.ENOBUFS)), "nonsense": g.refuses(always(errors.New("nonsense"))), "addresses are not told": g.refuses(routeless),
 		},
-		Stuck:    map[string]resourcetest.Fault{"no permission": g.fails(unix.EPERM)},
+		Stuck:    map[string]resourcetest.Fault{"no permission": g.refuses(always(unix.EPERM)), "addresses are not told": g.refuses(routeless)},
 		Patience: 10 * time.Second, Operations: 40,
 	}
 }
