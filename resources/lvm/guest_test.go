@@ -15,6 +15,7 @@ import (
 )
 
 func init() {
+	parts["OneNode"] = oneNode
 	parts["TwoNodes"] = twoNodes
 	parts["AlphaStarts"] = alphaStarts
 	parts["BetaTakesOver"] = betaTakesOver
@@ -91,29 +92,31 @@ func start(t *testing.T, v *volumeGroup) error { return v.Start(within(t, 20*tim
 func stop(t *testing.T, v *volumeGroup) error  { return v.Stop(within(t, 20*time.Second)) }
 func check(t *testing.T, v *volumeGroup) error { return v.Check(within(t, 20*time.Second)) }
 
+// dirs are what two daemons keep.
+type dirs struct{ alpha, beta string }
+
+func oneNode(t *testing.T) {
+	makeGroup(t)
+	d := dirs{alpha: t.TempDir()}
+	t.Run("B29Autoactivation", func(t *testing.T) { autoactivation(t, d) })
+	t.Run("Life", func(t *testing.T) { life(t, d) })
+	t.Run("OpenVolume", func(t *testing.T) { openVolume(t, d) })
+}
+
 func twoNodes(t *testing.T) {
 	makeGroup(t)
-	dirs := [2]string{t.TempDir(), t.TempDir()}
-	for _, part := range []struct {
-		name string
-		f    func(*testing.T, [2]string)
-	}{
-		{"B29Autoactivation", autoactivation}, // it leaves the property off
-		{"Life", life},
-		{"OpenVolume", openVolume},
-		{"Competition", competition},
-		{"B29Filter", filter},
-		{"B29MissingDisk", missingDisk},
-		{"Setup", setup},
-	} {
-		t.Run(part.name, func(t *testing.T) { part.f(t, dirs) })
-	}
+	mustRun(t, "vgchange", "--setautoactivation", "n", "vg-x")
+	d := dirs{t.TempDir(), t.TempDir()}
+	t.Run("Competition", func(t *testing.T) { competition(t, d) })
+	t.Run("B29Filter", func(t *testing.T) { filter(t, d) })
+	t.Run("B29MissingDisk", func(t *testing.T) { missingDisk(t, d) })
+	t.Run("Setup", func(t *testing.T) { setup(t, d) })
 }
 
 // autoactivation is B29's first case: a host that comes up activates the group by itself. It is refused while that is possible, and found
 // when it has happened. The commands are those of udev's rule and of the units at boot.
-func autoactivation(t *testing.T, dirs [2]string) {
-	v := newGroup(t, dirs[0])
+func autoactivation(t *testing.T, d dirs) {
+	v := newGroup(t, d.alpha)
 	wantErr(t, check(t, v), resources.ErrSetup, "vgchange --setautoactivation n vg-x")
 	wantErr(t, start(t, v), resources.ErrSetup, "vgchange --setautoactivation n vg-x")
 	wantActive(t, 0)
@@ -137,8 +140,8 @@ func autoactivation(t *testing.T, dirs [2]string) {
 	must(t, check(t, v))
 }
 
-func life(t *testing.T, dirs [2]string) {
-	v := newGroup(t, dirs[0])
+func life(t *testing.T, d dirs) {
+	v := newGroup(t, d.alpha)
 	wantState(t, v, resources.Inactive)
 	must(t, start(t, v))
 	wantState(t, v, resources.Active, "on ubda, ubdb")
@@ -151,7 +154,7 @@ func life(t *testing.T, dirs [2]string) {
 		must(t, errors.Join(err, f.Close()))
 	}
 	// A daemon that was started anew goes on.
-	v = newGroup(t, dirs[0])
+	v = newGroup(t, d.alpha)
 	wantState(t, v, resources.Active, "on ubda, ubdb")
 	mustRun(t, "lvchange", "-an", "vg-x/lv2")
 	wantState(t, v, resources.Failed, "not active: lv2")
@@ -171,8 +174,9 @@ func life(t *testing.T, dirs [2]string) {
 	wantState(t, v, resources.Inactive)
 }
 
-func openVolume(t *testing.T, dirs [2]string) {
-	v := newGroup(t, dirs[0])
+func openVolume(t *testing.T, d dirs) {
+	v := newGroup(t, d.alpha)
+	v.release = 300 * time.Millisecond
 	must(t, start(t, v))
 	f, err := os.Open("/dev/vg-x/lv2")
 	must(t, err)
@@ -190,8 +194,8 @@ func openVolume(t *testing.T, dirs [2]string) {
 }
 
 // competition: LVM on beta refuses the group until beta was granted it and took it over; then alpha, which comes back, cannot activate it.
-func competition(t *testing.T, dirs [2]string) {
-	alpha, beta := newGroup(t, dirs[0]), newGroup(t, dirs[1])
+func competition(t *testing.T, d dirs) {
+	alpha, beta := newGroup(t, d.alpha), newGroup(t, d.beta)
 	must(t, start(t, alpha))
 	must(t, stop(t, alpha))
 	as(t, "beta")
@@ -214,15 +218,15 @@ func competition(t *testing.T, dirs [2]string) {
 	as(t, "beta")
 	must(t, start(t, beta))
 	as(t, "alpha")
-	must(t, newGroup(t, dirs[0]).Stop(within(t, 20*time.Second)))
+	must(t, newGroup(t, d.alpha).Stop(within(t, 20*time.Second)))
 	wantActive(t, 0)
 	must(t, start(t, alpha))
 	must(t, stop(t, alpha))
 }
 
 // filter is B29's second case: activation/volume_list keeps LVM from activating what it is told to, and LVM calls it success.
-func filter(t *testing.T, dirs [2]string) {
-	v := newGroup(t, dirs[0])
+func filter(t *testing.T, d dirs) {
+	v := newGroup(t, d.alpha)
 	as(t, "alpha", `activation { volume_list = [ "other", "vg-x/lv-1" ] }`)
 	must(t, check(t, v)) // it may be meant so
 	wantErr(t, start(t, v), resources.ErrSetup, "volume_list", "not active: lv2")
@@ -235,8 +239,8 @@ func filter(t *testing.T, dirs [2]string) {
 }
 
 // missingDisk is B29's third case: it is this node's fault, no wrong setup.
-func missingDisk(t *testing.T, dirs [2]string) {
-	v := newGroup(t, dirs[0])
+func missingDisk(t *testing.T, d dirs) {
+	v := newGroup(t, d.alpha)
 	for filter, words := range map[string]string{"r|/dev/ubdb|": "1 of its disks are missing", "r|/dev/ubd|": "no such volume group"} {
 		as(t, "alpha")
 		conf := os.Getenv("LVM_SYSTEM_DIR") + "/lvm.conf"
@@ -255,8 +259,8 @@ func missingDisk(t *testing.T, dirs [2]string) {
 	as(t, "alpha")
 }
 
-func setup(t *testing.T, dirs [2]string) {
-	v, plain := newGroup(t, dirs[0]), newGroup(t, dirs[1], inMode(plainMode))
+func setup(t *testing.T, d dirs) {
+	v, plain := newGroup(t, d.alpha), newGroup(t, d.beta, inMode(plainMode))
 	wantErr(t, check(t, plain), resources.ErrSetup, "system ID alpha", `--systemid "" vg-x`)
 	as(t, "none")
 	wantErr(t, check(t, v), resources.ErrSetup, "this host has no LVM system ID")

@@ -134,13 +134,21 @@ func TestGuest(t *testing.T) {
 	}
 }
 
+// A node alone: what the kind does with a group, step by step.
+func TestOneNode(t *testing.T) {
+	t.Parallel()
+	newMachine(t).run(t, "OneNode")
+}
+
 // One kernel with two configurations of LVM: two nodes that compete for one group.
 func TestTwoNodes(t *testing.T) {
+	t.Parallel()
 	newMachine(t).run(t, "TwoNodes")
 }
 
 // Kernels after one another on the same disks, none of which shuts down: power cuts.
 func TestPowerCuts(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.run(t, "AlphaStarts")
 	m.run(t, "BetaTakesOver")

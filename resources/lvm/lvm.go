@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"time"
 
 	"github.com/hamgr/hamgr/resources"
 )
@@ -69,7 +70,7 @@ func (o *Options) Validate() error {
 
 // New implements resources.Options.
 func (o *Options) New(env resources.Env) (resources.Resource, error) {
-	return &volumeGroup{opts: *o, env: env, sys: "/sys/class/block", dev: "/dev", path: programPath}, nil
+	return &volumeGroup{opts: *o, env: env, sys: "/sys/class/block", dev: "/dev", path: programPath, release: releaseTime}, nil
 }
 
 var (
@@ -83,6 +84,7 @@ type volumeGroup struct {
 
 	sys, dev string // the kernel's block devices, and their nodes
 	path     string // where LVM's programs are looked for
+	release  time.Duration
 
 	rec     *record    // of the last start; nil: not read yet
 	seen    []device   // the group's devices, as of the last look at all devices

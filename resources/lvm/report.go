@@ -231,7 +231,7 @@ func parseList(b []byte, key string) (list []string, found bool, err error) {
 		if !strings.HasPrefix(value, "[") {
 			value = "[" + value + "]"
 		}
-		list = nil // the last one counts
+		list = nil                                                   // the last one counts
 		if err := json.Unmarshal([]byte(value), &list); err != nil { // the same syntax for such lists
 			return nil, true, fmt.Errorf("%s of lvm.conf: %q is no list of strings", key, value)
 		}

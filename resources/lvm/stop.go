@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
-
 )
 
 const (
@@ -34,7 +34,7 @@ func (v *volumeGroup) stop(ctx context.Context) error {
 		return err
 	}
 	var failed error
-	for end := time.Now().Add(releaseTime); ; {
+	for end := time.Now().Add(v.release); ; {
 		ds, err := v.devices(rec.UUID)
 		if err != nil {
 			return errors.Join(err, failed)
@@ -59,7 +59,7 @@ func (v *volumeGroup) deactivate(ctx context.Context, held *os.File, groupUUID s
 	if errors.Is(failed, errHangs) {
 		return failed
 	}
-	for {
+	for before := math.MaxInt; ; {
 		ds, err := v.devices(groupUUID)
 		if err != nil || len(ds) == 0 {
 			return err
@@ -67,22 +67,25 @@ func (v *volumeGroup) deactivate(ctx context.Context, held *os.File, groupUUID s
 		if failed == nil {
 			failed = errors.New("LVM called it success, and devices are left")
 		}
-		removed := false
-		for _, d := range ds { // those above first: what is below others is busy until they are gone
-			args := []string{"remove", "--uuid", d.uuid}
-			if !hasUdev() {
-				args = append(args, "--noudevrules", "--noudevsync")
-			}
-			if _, err := v.run(ctx, held, "dmsetup", args...); err == nil {
-				removed = true
-			} else if ctx.Err() != nil || errors.Is(err, errHangs) {
+		if len(ds) >= before {
+			return failed
+		}
+		before = len(ds)
+		for _, d := range ds { // what is below others is busy until they are gone
+			if err := v.unmap(ctx, held, d); err != nil && (ctx.Err() != nil || errors.Is(err, errHangs)) {
 				return errors.Join(failed, err)
 			}
 		}
-		if !removed {
-			return failed
-		}
 	}
+}
+
+func (v *volumeGroup) unmap(ctx context.Context, held *os.File, d device) error {
+	args := []string{"remove", "--uuid", d.uuid}
+	if !hasUdev() {
+		args = append(args, "--noudevrules", "--noudevsync")
+	}
+	_, err := v.run(ctx, held, "dmsetup", args...)
+	return err
 }
 
 // left says which devices are left, and who uses them.
@@ -110,4 +113,3 @@ func sleep(ctx context.Context, d time.Duration) {
 	case <-ctx.Done():
 	}
 }
-
