@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,8 +69,8 @@ func (f *filesystem) top() (*entry, error) {
 		if errors.Is(statErr, os.ErrNotExist) || statErr == nil && !root {
 			return nil, nil
 		}
-		if statErr != nil {
-			return nil, statErr
+		if statErr != nil { // as by an XFS that gave up
+			return f.topByName()
 		}
 		err = errNoStatmount
 		if st.Mask&statxMountIDUnique != 0 {
@@ -103,7 +105,7 @@ func (f *filesystem) topInTable() (entry, error) {
 }
 
 // topByName finds the mount in the table by its path, without touching it: to ask a network
-// file system for its mount ID would ask its server.
+// file system for its mount ID would ask its server, and a broken one answers with an error.
 func (f *filesystem) topByName() (*entry, error) {
 	above, err := filepath.EvalSymlinks(filepath.Dir(f.opts.Mountpoint))
 	if errors.Is(err, os.ErrNotExist) {
@@ -159,6 +161,27 @@ func mountID(dirfd int, path string) (id uint64, root bool, err error) {
 		err = errOldKernel
 	}
 	return st.Mnt_id, root, err
+}
+
+// heldMount gives the ID of the mount that an open file or a link of /proc leads into, even if the file system is
+// broken: an open for the path alone (O_PATH) does not ask it.
+func heldMount(dirfd int, path string) (uint64, error) {
+	id, _, err := mountID(dirfd, path)
+	if err == nil || errors.Is(err, os.ErrNotExist) {
+		return id, err
+	}
+	fd, err := unix.Openat(dirfd, path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	b, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(b), "mnt_id:")
+	line, _, _ := strings.Cut(after, "\n")
+	return strconv.ParseUint(strings.TrimSpace(line), 10, 64)
 }
 
 // The record names the mount that this resource made: while it is there it is ours, wherever

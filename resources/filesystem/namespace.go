@@ -65,7 +65,7 @@ func copies(all []process.Process, mount entry) []copied {
 			continue
 		}
 		for _, e := range n.table() {
-			if e.dev == mount.dev && e.root == mount.root && e.mountpoint == mount.mountpoint {
+			if isCopy(e, mount) {
 				found = append(found, copied{e, n})
 			}
 		}
@@ -73,8 +73,11 @@ func copies(all []process.Process, mount entry) []copied {
 	return found
 }
 
-// unmountCopies unmounts them, after the mount itself has gone. One that is in use by then stays, and is found as the
-// holder of the device.
+func isCopy(e, mount entry) bool {
+	return e.dev == mount.dev && e.root == mount.root && e.mountpoint == mount.mountpoint
+}
+
+// unmountCopies unmounts them. One that is in use stays (EBUSY).
 func unmountCopies(mount entry) error {
 	all, err := process.All()
 	if err != nil {

@@ -85,17 +85,9 @@ func (f *filesystem) answers(ctx context.Context) bool {
 
 // endUsers ends who uses the mount. It returns what else keeps it busy if nobody does.
 func (f *filesystem) endUsers(ctx context.Context, v view) (busy, err error) {
-	find := func(ctx context.Context) ([]process.Process, error) {
-		return pass(ctx, f.calls, "look for users", func() ([]process.Process, error) { return users(*v.top) })
-	}
-	found, err := find(ctx)
-	if err != nil {
+	ended, err := f.end(ctx, *v.top, false)
+	if err != nil || ended {
 		return nil, err
-	}
-	if len(found) > 0 {
-		f.env.Log.Info("mount is busy, its users are ended", "group", f.env.Group, "resource", f.env.Resource,
-			"mountpoint", f.opts.Mountpoint, "users", process.List(found))
-		return nil, process.Ending{Find: find, Signal: unix.SIGTERM, Grace: f.opts.KillAfter}.End(ctx)
 	}
 	wait(ctx, busyPause)
 	inside, err := f.inside(ctx, *v.top)
@@ -106,6 +98,33 @@ func (f *filesystem) endUsers(ctx context.Context, v view) (busy, err error) {
 		return fmt.Errorf("busy: %s is mounted inside", inside), nil
 	}
 	return errors.New("busy, and not by a process that can be seen: a swap file, a loop device, an NFS export, or this daemon's own test that hangs"), nil
+}
+
+// end ends the users of a mount, or of what is left of it elsewhere, and tells whether there were any.
+func (f *filesystem) end(ctx context.Context, mount entry, gone bool) (bool, error) {
+	find := func(ctx context.Context) ([]process.Process, error) {
+		return pass(ctx, f.calls, "look for users", func() ([]process.Process, error) { return users(mount, gone) })
+	}
+	found, err := find(ctx)
+	if err != nil || len(found) == 0 {
+		return false, err
+	}
+	f.env.Log.Info("mount is busy, its users are ended", "group", f.env.Group, "resource", f.env.Resource,
+		"mountpoint", f.opts.Mountpoint, "users", process.List(found))
+	return true, process.Ending{Find: find, Signal: unix.SIGTERM, Grace: f.opts.KillAfter}.End(ctx)
+}
+
+// unmountCopies unmounts what other mount namespaces took along, once the mount itself has gone.
+func (f *filesystem) unmountCopies(ctx context.Context, mount entry) error {
+	for {
+		err := f.calls.enter(ctx, "unmount elsewhere", func() error { return unmountCopies(mount) })
+		if !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		if ended, endErr := f.end(ctx, mount, true); endErr != nil || !ended {
+			return errors.Join(err, endErr)
+		}
+	}
 }
 
 // inside gives a mount whose parent is this one.
@@ -138,7 +157,7 @@ func (f *filesystem) released(ctx context.Context, v view, last *entry) error {
 		case len(v.elsewhere) > 0:
 			return fmt.Errorf("the device is still mounted: %s", v.elsewhere[0])
 		case copies:
-			if err := f.calls.enter(ctx, "unmount elsewhere", func() error { return unmountCopies(*last) }); err != nil {
+			if err := f.unmountCopies(ctx, *last); err != nil {
 				return err
 			}
 			copies = false
@@ -149,10 +168,14 @@ func (f *filesystem) released(ctx context.Context, v view, last *entry) error {
 		default:
 			wait(ctx, busyPause)
 		}
-		var err error
-		if v, err = pass(ctx, f.calls, "look", f.look); err != nil {
+		now, err := pass(ctx, f.calls, "look", f.look)
+		if err != nil && v.holder != "" {
+			err = fmt.Errorf("the device is still held by %s: %w", v.holder, err)
+		}
+		if err != nil {
 			return err
 		}
+		v = now
 	}
 }
 

@@ -13,16 +13,22 @@ import (
 
 // users finds the processes that hold exactly this mount: by working directory, root,
 // program, open files or mapped files; also by the copy of it that their own mount namespace
-// took along. Paths of what they hold are never compared. The daemon and the init process are
-// left out, whatever they hold.
-func users(mount entry) ([]process.Process, error) {
+// took along; with gone, by such copies only, as the mount's ID may be another's by now. Paths of
+// what they hold are never compared. The daemon and the init process are left out, whatever they hold.
+func users(mount entry, gone bool) ([]process.Process, error) {
 	all, err := process.All()
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
 	}
-	w := wanted{dev: mount.dev, ids: map[uint64]bool{mount.id: true}}
+	w := wanted{dev: mount.dev, ids: map[uint64]bool{}}
+	if !gone {
+		w.ids[mount.id] = true
+	}
 	for _, c := range copies(all, mount) {
 		w.ids[c.id] = true
+	}
+	if len(w.ids) == 0 {
+		return nil, nil
 	}
 	var found []process.Process
 	for _, p := range all {
@@ -72,7 +78,7 @@ func fileNames(dir int, name string) []string {
 }
 
 func (w wanted) reachedBy(dir int, link string) bool {
-	id, _, err := mountID(dir, link)
+	id, err := heldMount(dir, link)
 	return err == nil && w.ids[id]
 }
 
