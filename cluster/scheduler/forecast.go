@@ -3,8 +3,10 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
+	"strings"
 
 	"github.com/hamgr/hamgr/cluster/state"
 )
@@ -35,11 +37,14 @@ var ErrImpossible = errors.New("not possible now")
 // is told and nothing failed meanwhile. An error of the state is returned as it is; a move that would not come about is
 // ErrImpossible.
 func Foresee(s *state.State, v View, cmd state.Command) (Forecast, error) {
-	p := &play{s: s, v: v, f: Forecast{Nodes: map[string]string{}, Waits: map[string]string{}}}
-	if err := p.apply(cmd); err != nil {
-		return Forecast{}, err
+	cmd.Elapsed, v.Since = v.Since, 0 // as it would be committed
+	next, res := state.Apply(s, s.Applied+1, cmd)
+	if res.Err != nil {
+		return Forecast{}, res.Err
 	}
-	p.f.Changed = !same(s, p.s)
+	p := &play{s: next, batch: state.NewBatch(next), v: v, stopped: map[uint64]bool{}, f: Forecast{
+		Changed: !same(s, next), Nodes: map[string]string{}, Waits: map[string]string{},
+	}}
 	for _, group := range concerned(cmd) {
 		p.f.Nodes[group] = ""
 	}
@@ -48,23 +53,29 @@ func Foresee(s *state.State, v View, cmd state.Command) (Forecast, error) {
 			break
 		}
 	}
-	waiting := Waiting(p.s, v)
+	b := look(p.s, p.v)
 	for group := range p.f.Nodes {
 		if g := p.s.Groups[group]; g != nil && g.Grant != nil {
 			p.f.Nodes[group] = g.Grant.Node
-		} else {
-			p.f.Waits[group] = waiting[group]
+		} else if g != nil {
+			p.f.Waits[group] = b.waits(g)
 		}
 	}
-	return p.f, p.fulfilled(cmd.Move)
+	return p.f, p.fulfilled(b, cmd.Move)
 }
 
-// same compares two states but for the passing of time.
-func same(a, b *state.State) bool {
-	x, y := *a, *b
+// same compares a state with the one that came of it by a command, but for the passing of time. What the command
+// did not touch, they share.
+func same(before, after *state.State) bool {
+	x, y := *before, *after
 	x.Applied, x.Clock = y.Applied, y.Clock
-	return reflect.DeepEqual(x, y)
+	nodes := maps.EqualFunc(x.Nodes, y.Nodes, alike[state.Node])
+	groups := maps.EqualFunc(x.Groups, y.Groups, alike[state.Group])
+	x.Nodes, x.Groups = y.Nodes, y.Groups
+	return nodes && groups && reflect.DeepEqual(x, y)
 }
+
+func alike[T any](a, b *T) bool { return a == b || reflect.DeepEqual(a, b) }
 
 func concerned(cmd state.Command) []string {
 	switch {
@@ -84,17 +95,11 @@ func concerned(cmd state.Command) []string {
 
 // play is a cluster in which everything goes well.
 type play struct {
-	s *state.State
-	v View
-	f Forecast
-}
-
-func (p *play) apply(cmd state.Command) error {
-	next, res := state.Apply(p.s, p.s.Applied+1, cmd)
-	if res.Err == nil {
-		p.s = next
-	}
-	return res.Err
+	s       *state.State
+	batch   state.Batch // of what comes after s
+	v       View
+	f       Forecast
+	stopped map[uint64]bool // tokens whose end is a step already
 }
 
 // turn lets the nodes do what they were told, and the scheduler plan; false if nothing happened.
@@ -108,28 +113,35 @@ func (p *play) turn() bool {
 		report := &state.Report{Group: name, Token: g.Grant.Token, Node: g.Grant.Node, Boot: g.Grant.Boot, Session: p.s.Nodes[g.Grant.Node].Session}
 		switch g.Grant.Phase {
 		case state.Granted:
-			happened = p.apply(state.Command{Started: report}) == nil || happened
+			happened = p.batch.Apply(state.Command{Started: report}).Err == nil || happened
 		case state.Stopping:
-			if !slices.ContainsFunc(p.f.Steps, func(st Step) bool { return st.Group == name && st.Stop }) {
-				p.step(Step{name, g.Grant.Node, true, g.Grant.StopReason})
-			}
-			happened = p.apply(state.Command{Stopped: report}) == nil || happened
+			p.stop(name, g.Grant, g.Grant.StopReason)
+			happened = p.batch.Apply(state.Command{Stopped: report}).Err == nil || happened
 		}
 	}
+	p.s = p.batch.State()
 	for _, a := range Plan(p.s, p.v) {
 		switch c := a.Commit; {
 		case c == nil || c.Stop == nil && c.Grant == nil:
 			continue
-		case p.apply(*c) != nil:
+		case p.batch.Apply(*c).Err != nil:
 			continue
 		case c.Stop != nil:
-			p.step(Step{c.Stop.Group, p.s.Groups[c.Stop.Group].Grant.Node, true, a.Reason})
+			p.stop(c.Stop.Group, p.s.Groups[c.Stop.Group].Grant, a.Reason)
 		default:
 			p.step(Step{c.Grant.Group, c.Grant.Node, false, a.Reason})
 		}
 		happened = true
 	}
+	p.s = p.batch.State()
 	return happened
+}
+
+func (p *play) stop(group string, gr *state.Grant, reason string) {
+	if !p.stopped[gr.Token] {
+		p.stopped[gr.Token] = true
+		p.step(Step{group, gr.Node, true, reason})
+	}
 }
 
 func (p *play) step(s Step) {
@@ -138,47 +150,50 @@ func (p *play) step(s Step) {
 }
 
 // fulfilled says why a wish would not come true.
-func (p *play) fulfilled(m *state.MoveGroup) error {
+func (p *play) fulfilled(b *board, m *state.MoveGroup) error {
 	if m == nil || m.To == "" && m.From == "" {
 		return nil
 	}
 	at := p.f.Nodes[m.Group]
 	g := p.s.Groups[m.Group]
-	if m.To != "" && at == m.To || m.To == "" && at != m.From {
+	switch {
+	case at != "" && at == m.To || at != "" && m.To == "" && at != m.From:
 		return nil
+	case m.To != "":
+		return fmt.Errorf("%s cannot take %s: it %s: %w", m.To, m.Group, b.hindrance(g, b.member[m.To]), ErrImpossible)
 	}
-	b := look(p.s, p.v)
-	node := m.To
-	if node == "" {
-		why := ""
-		for _, n := range b.members {
-			if n != m.From {
-				why += fmt.Sprintf("; %s %s", n, b.hindrance(g, n))
-			}
+	var why []string
+	for _, m2 := range b.members {
+		if m2.Name != m.From && len(why) < mostReasons {
+			why = append(why, m2.Name+" "+b.hindrance(g, m2))
 		}
-		return fmt.Errorf("no node but %s can take %s%s: %w", m.From, m.Group, why, ErrImpossible)
 	}
-	return fmt.Errorf("%s cannot take %s: it %s: %w", node, m.Group, b.hindrance(g, node), ErrImpossible)
+	return fmt.Errorf("no node but %s can take %s: %s: %w", m.From, m.Group, strings.Join(why, "; "), ErrImpossible)
 }
 
 // hindrance says what keeps a group from being moved to a node.
-func (b *board) hindrance(g *state.Group, node string) string {
-	if o := b.refusal(g, node); o != fits {
-		return b.words(g, node, o)
+func (b *board) hindrance(g *state.Group, m *member) string {
+	if o := b.refusal(g, m); o != fits {
+		return b.words(g, m, o)
 	}
 	if why := b.s.GroupMaintained(g); why != "" {
 		return "has to wait: " + why
 	}
 	for _, name := range b.set(g.Name) {
 		other := b.s.Groups[name]
-		if name != g.Name && slices.Contains(g.With, name) {
-			if o := b.refusal(other, node); o != fits {
-				return fmt.Sprintf("cannot take %s, with which it runs: %s", name, b.words(other, node, o))
-			}
+		if name == g.Name || !slices.Contains(g.With, name) {
+			continue
+		}
+		if o := b.refusal(other, m); o != fits {
+			return fmt.Sprintf("cannot take %s, with which it runs: %s", name, b.words(other, m, o))
 		}
 	}
-	if why := b.kept(g); why != "" {
-		return "has to wait: " + why
+	if g.Grant == nil {
+		if why := b.idle(g); why != "" {
+			return "has to wait: " + why
+		}
+	} else if g.Failback.Contains(b.v.Minute) && rank(g, g.Grant.Node) < rank(g, m.Name) {
+		return fmt.Sprintf("would lose it to %s again at once, by failback: move it for a time", g.Grant.Node)
 	}
 	return "is not where another wish, or a group that it runs with, wants it"
 }

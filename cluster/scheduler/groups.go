@@ -21,62 +21,73 @@ func (b *board) planGroups() []Action {
 			}}})
 		}
 	}
-	for _, name := range names {
-		g := b.s.Groups[name]
-		if g.Grant != nil {
-			continue
-		}
-		if node := b.place(g); node != "" {
-			b.put(g, node)
-			plan = append(plan, Action{Reason: "nobody holds it" + previous(g), Commit: &state.Command{Grant: &state.GrantGroup{
-				Group: name, Node: node, Boot: b.s.Nodes[node].Boot, Reason: "nobody holds it" + previous(g),
-			}}})
-		}
+	for _, name := range b.grants(names) {
+		node, reason := b.where[name], "nobody holds it"+previous(b.s.Groups[name])
+		plan = append(plan, Action{Reason: reason, Commit: &state.Command{Grant: &state.GrantGroup{
+			Group: name, Node: node, Boot: b.s.Nodes[node].Boot, Reason: reason,
+		}}})
 	}
 	return append(plan, b.expiries(names)...)
+}
+
+// grants places the groups that nobody holds, each followed by those that run with it, and gives those that found a
+// node.
+func (b *board) grants(names []string) []string {
+	var placed []string
+	var try func(name string)
+	try = func(name string) {
+		g := b.s.Groups[name]
+		if b.where[name] != "" {
+			return
+		}
+		node := b.place(g)
+		if node == "" {
+			return
+		}
+		b.put(g, node)
+		b.keepRoom(name)
+		placed = append(placed, name)
+		for _, follower := range b.led[name] {
+			try(follower)
+		}
+	}
+	for _, name := range names {
+		try(name)
+	}
+	return placed
 }
 
 // stops gives the groups that are to be stopped now, and why. A group that others run after goes last.
 func (b *board) stops(names []string) map[string]string {
 	reasons := map[string]string{}
 	for _, name := range names {
-		if g := b.s.Groups[name]; g.Grant != nil && b.s.GroupMaintained(g) == "" {
+		if g := b.s.Groups[name]; g.Grant != nil && reasons[name] == "" && b.s.GroupMaintained(g) == "" {
 			if why := b.unwanted(g); why != "" {
-				b.end(name, why, reasons)
+				reasons[name] = why
+				b.endAfter(name, name+" is to stop: "+why, reasons)
 			}
 		}
 	}
 	for name := range reasons {
-		if b.s.Groups[name].Grant.Phase == state.Stopping || len(b.heldAfter(name)) > 0 {
+		if b.s.Groups[name].Grant.Phase == state.Stopping || slices.ContainsFunc(b.later[name], b.held) {
 			delete(reasons, name)
 		}
 	}
 	return reasons
 }
 
-// end notes that a group is to end, and with it all that run after it.
-func (b *board) end(name, why string, reasons map[string]string) {
-	if reasons[name] != "" {
-		return
-	}
-	reasons[name] = why
-	for _, later := range b.heldAfter(name) {
-		if b.s.GroupMaintained(b.s.Groups[later]) == "" {
-			b.end(later, fmt.Sprintf("it runs after %s, which is to stop: %s", name, why), reasons)
+// endAfter notes that all that run after a group are to end, by the same cause.
+func (b *board) endAfter(name, cause string, reasons map[string]string) {
+	for _, later := range b.later[name] {
+		if b.held(later) && reasons[later] == "" && b.s.GroupMaintained(b.s.Groups[later]) == "" {
+			reasons[later] = fmt.Sprintf("it runs after %s; %s", name, cause)
+			b.endAfter(later, cause, reasons)
 		}
 	}
 }
 
-// heldAfter lists the groups that run after one, and that somebody still holds.
-func (b *board) heldAfter(name string) []string {
-	var held []string
-	for _, later := range b.later[name] {
-		if b.s.Groups[later].Grant != nil {
-			held = append(held, later)
-		}
-	}
-	return held
-}
+// held reports whether somebody still holds a group.
+func (b *board) held(name string) bool { return b.s.Groups[name].Grant != nil }
 
 // unwanted says why a group is to end where it is held; empty if it is to stay.
 func (b *board) unwanted(g *state.Group) string {
@@ -91,8 +102,12 @@ func (b *board) unwanted(g *state.Group) string {
 		return here + " is on standby"
 	case !g.Allows(here):
 		return here + " is no longer allowed to run it"
-	case b.yields(g):
-		return fmt.Sprintf("%s is to be apart, and is on %s too", b.apartOn(g, here), here)
+	}
+	if other := b.yieldsTo(g); other != "" {
+		return fmt.Sprintf("%s is to be apart, and is on %s too", other, here)
+	}
+	if w := b.wish(g); w != nil && w.Restart && g.Grant.Token <= w.Token {
+		return "restarted by " + w.By
 	}
 	for _, first := range g.After {
 		if why := b.notRunning(first); why != "" {
@@ -107,14 +122,22 @@ func (b *board) unwanted(g *state.Group) string {
 	return b.better(g)
 }
 
-// yields reports whether the group is the one that gives way, of two that are to be apart and are not: the younger one.
-func (b *board) yields(g *state.Group) bool {
+// yieldsTo names the group to which this one gives way, of two that are to be apart and are on one node: the younger
+// one goes, unless the other is going anyway.
+func (b *board) yieldsTo(g *state.Group) string {
 	for _, other := range b.apart[g.Name] {
-		if o := b.s.Groups[other]; o != nil && o.Grant != nil && o.Grant.Node == g.Grant.Node && o.Grant.Token < g.Grant.Token {
-			return true
+		o := b.s.Groups[other]
+		if o == nil || o.Grant == nil || o.Grant.Node != g.Grant.Node || o.Grant.Token >= g.Grant.Token || o.Grant.Phase == state.Stopping {
+			continue
+		}
+		if _, known := b.younger[other]; !known {
+			b.younger[other] = b.yieldsTo(o) != ""
+		}
+		if !b.younger[other] {
+			return other
 		}
 	}
-	return false
+	return ""
 }
 
 // better says why a group that runs well is to go to another node; empty if it is to stay. It stays, unless an operator
@@ -124,25 +147,42 @@ func (b *board) better(g *state.Group) string {
 	if len(g.With) > 0 || g.Grant.Phase == state.Stopping {
 		return ""
 	}
-	here := g.Grant.Node
-	wished, failed := b.wished(g), b.failedFollower(g, here)
-	back := g.Grant.Phase == state.Started && g.Failback.Contains(b.v.Minute) && b.rankOf(g, here) > -len(g.Prefer)
+	here := b.member[g.Grant.Node]
+	if here == nil {
+		return ""
+	}
+	wished, failed := b.wished(g), b.failedFollower(g, here.Name)
+	back := g.Grant.Phase == state.Started && rank(g, here.Name) > 0 && g.Failback.Contains(b.v.Minute)
 	if wished == "" && failed == "" && !back {
 		return ""
 	}
-	now := choice{here, b.wishesAgainst(g, here), b.misfits(g, here), b.rankOf(g, here)}
-	best := b.best(g, slices.DeleteFunc(slices.Clone(b.members), func(n string) bool { return n == here }))
+	now := b.choice(g, here)
+	best := b.best(g, slices.DeleteFunc(slices.Clone(b.members), func(m *member) bool { return m == here }))
+	why := ""
 	switch {
-	case best.node == "":
-		return ""
+	case best.member == nil:
 	case wished != "" && best.against < now.against:
-		return wished
-	case failed != "" && best.against <= now.against && best.misfits < now.misfits && b.untried(g, best.node):
-		return fmt.Sprintf("%s, which runs with it, failed on %s; %s can run both", failed, here, best.node)
+		why = wished
+	case failed != "" && best.against <= now.against && best.misfits < now.misfits && b.untried(g, best.member.Name):
+		why = fmt.Sprintf("%s, which runs with it, failed on %s; %s can run both", failed, here.Name, best.member.Name)
 	case back && best.against <= now.against && best.misfits <= now.misfits && best.rank < now.rank:
-		return fmt.Sprintf("failback to %s, which is preferred", best.node)
+		why = fmt.Sprintf("failback to %s, which is preferred", best.member.Name)
 	}
-	return ""
+	if why != "" {
+		b.bind(g, best.member)
+	}
+	return why
+}
+
+// bind keeps room on a member for a group that is to go there, and for those that run with it: of several that
+// are to move in one plan, none may find its place taken once it has stopped.
+func (b *board) bind(g *state.Group, m *member) {
+	for _, name := range b.set(g.Name) {
+		if o := b.s.Groups[name]; b.bound[name] == "" && b.where[name] != m.Name && b.kept[name] != m.Name && wanted(o) {
+			b.bound[name] = m.Name
+			m.load += o.Weight
+		}
+	}
 }
 
 // wished tells the wishes of operators for the group's set, in words.
@@ -151,7 +191,7 @@ func (b *board) wished(g *state.Group) string {
 	for _, name := range b.set(g.Name) {
 		o := b.s.Groups[name]
 		w := b.wish(o)
-		if w == nil {
+		if w == nil || w.Restart {
 			continue
 		}
 		what := ""
@@ -167,12 +207,12 @@ func (b *board) wished(g *state.Group) string {
 	return strings.Join(words, "; ")
 }
 
-// failedFollower names a group that has to run where this one does, and failed there.
+// failedFollower names a group that has to run where this one does, failed there, and could else run.
 func (b *board) failedFollower(g *state.Group, here string) string {
-	for _, name := range b.set(g.Name) {
+	for _, name := range b.sets[g.Name] {
 		o := b.s.Groups[name]
 		f, failed := o.Failures[here]
-		if name != g.Name && failed && !f.Expired && o.Grant == nil && !o.Disabled && o.Halted == "" && slices.Contains(o.With, g.Name) {
+		if len(o.With) > 0 && failed && !f.Expired && o.Grant == nil && b.idle(o) == "" {
 			return name
 		}
 	}
@@ -196,12 +236,12 @@ func (b *board) expiries(names []string) []Action {
 		if len(g.Failures) == 0 || g.FailureExpiry <= 0 {
 			continue
 		}
-		for _, node := range b.members {
-			f, failed := g.Failures[node]
+		for _, m := range b.members {
+			f, failed := g.Failures[m.Name]
 			if failed && !f.Expired && b.now >= f.Clock+g.FailureExpiry {
 				plan = append(plan, Action{
-					Reason: fmt.Sprintf("%s failed on %s %s ago", name, node, spell(b.now-f.Clock)),
-					Commit: &state.Command{Expire: &state.Expire{Group: name, Node: node, Count: f.Count}},
+					Reason: fmt.Sprintf("%s failed on %s %s ago", name, m.Name, spell(b.now-f.Clock)),
+					Commit: &state.Command{Expire: &state.Expire{Group: name, Node: m.Name, Count: f.Count}},
 				})
 			}
 		}

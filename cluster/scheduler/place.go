@@ -3,110 +3,50 @@ package scheduler
 import (
 	"cmp"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-// place picks the node for a group that nobody holds; empty if there is none, which Waiting explains.
+// place picks the node for a group that nobody holds; empty if there is none, which waits explains.
 func (b *board) place(g *state.Group) (node string) {
-	if b.kept(g) != "" {
+	if b.idle(g) != "" {
 		return ""
 	}
-	node = b.best(g, b.members).node
-	if node != "" && b.worthWaiting(g, node) != "" {
+	best := b.best(g, b.candidates(g))
+	if best.member == nil || b.worthWaiting(g, best.member) != "" {
 		return ""
 	}
-	return node
+	return best.member.Name
 }
 
-// waits says why place finds no node.
-func (b *board) waits(g *state.Group) string {
-	if why := b.kept(g); why != "" {
-		return why
-	}
-	if best := b.best(g, b.members); best.node != "" {
-		return fmt.Sprintf("waits for %s, which is preferred and has not joined yet", b.worthWaiting(g, best.node))
-	}
-	var why []string
-	for _, node := range b.members {
-		if o := b.obstacle(g, node); o != fits && len(why) < mostReasons {
-			why = append(why, node+" "+b.words(g, node, o))
+// candidates are the members that come into question for a group: one alone for a group that follows another.
+func (b *board) candidates(g *state.Group) []*member {
+	if host, _ := b.host(g); host != "" {
+		if m := b.member[b.where[host]]; m != nil {
+			return []*member{m}
 		}
 	}
-	if more := len(b.members) - len(why); more > 0 {
-		why = append(why, fmt.Sprintf("%d more", more))
-	}
-	return "no node can take it: " + strings.Join(why, "; ")
-}
-
-// mostReasons is how many nodes' reasons are told one by one.
-const mostReasons = 16
-
-// kept says why a group is to run nowhere at present; empty if it is to run.
-func (b *board) kept(g *state.Group) string {
-	switch why := b.s.GroupMaintained(g); {
-	case g.Removed:
-		return "no longer configured"
-	case len(g.Found) > 0:
-		return "found active without a grant on " + strings.Join(foundOn(g), ", ")
-	case g.Disabled:
-		return "disabled by an operator; to run it: hamgr group enable " + g.Name
-	case g.Halted != "":
-		return fmt.Sprintf("stopped everywhere, as its on_fail says: %s; to run it again: hamgr group clear %s", g.Halted, g.Name)
-	case why != "":
-		return why
-	}
-	for _, first := range g.After {
-		if why := b.notRunning(first); why != "" {
-			return fmt.Sprintf("it runs after %s, %s", first, why)
-		}
-	}
-	if with, why := b.host(g); why != "" {
-		return fmt.Sprintf("it runs with %s, %s", with, why)
-	}
-	return ""
-}
-
-// notRunning says why a group is not one that others can run after; empty if it is.
-func (b *board) notRunning(group string) string {
-	g := b.s.Groups[group]
-	switch {
-	case g == nil:
-		return "" // it left the configuration, and this one's rules will follow
-	case g.Grant == nil:
-		return "which does not run"
-	case g.Grant.Phase == state.Granted:
-		return "which is being started"
-	case g.Grant.Phase == state.Stopping:
-		return "which is being stopped"
-	}
-	return ""
+	return b.members
 }
 
 // host gives the group whose node this one has to be on, or why it cannot be anywhere; empty if it is free.
 func (b *board) host(g *state.Group) (group, why string) {
-	node := ""
 	for _, other := range g.With {
 		o := b.s.Groups[other]
 		switch {
 		case o == nil:
-			continue
-		case o.Grant == nil || o.Grant.Phase == state.Stopping:
-			return other, orWhich(b.notRunning(other))
-		case node != "" && o.Grant.Node != node:
-			return other, fmt.Sprintf("which is on %s, and %s is on %s", o.Grant.Node, group, node)
+			continue // it left the configuration, and this one's rules will follow
+		case o.Grant != nil && o.Grant.Phase == state.Stopping:
+			return other, "which is being stopped"
+		case b.where[other] == "":
+			return other, "which does not run"
+		case group != "" && b.where[other] != b.where[group]:
+			return other, fmt.Sprintf("which is on %s, and %s is on %s", b.where[other], group, b.where[group])
 		}
-		group, node = other, o.Grant.Node
+		group = other
 	}
 	return group, ""
-}
-
-func orWhich(why string) string {
-	if why == "" {
-		return "which does not run"
-	}
-	return why
 }
 
 // obstacle is what keeps a member from taking a group.
@@ -123,59 +63,41 @@ const (
 )
 
 // obstacle finds what keeps a member from taking a group.
-func (b *board) obstacle(g *state.Group, node string) obstacle {
-	if o := b.refusal(g, node); o != fits {
+func (b *board) obstacle(g *state.Group, m *member) obstacle {
+	if o := b.refusal(g, m); o != fits {
 		return o
 	}
-	if b.away(g, node) != "" {
+	if len(g.With) > 0 && b.away(g, m.Name) != "" {
 		return notWith
 	}
 	return fits
 }
 
 // refusal is obstacle, apart from the groups that the group has to be with.
-func (b *board) refusal(g *state.Group, node string) obstacle {
-	f, failed := g.Failures[node]
-	capacity := b.s.Nodes[node].Capacity
-	switch {
-	case b.unfit[node] != "":
+func (b *board) refusal(g *state.Group, m *member) obstacle {
+	if m.unfit != "" {
 		return unfitNode
-	case failed && !f.Expired:
-		return failedThere
-	case !g.Allows(node):
+	}
+	if len(g.Failures) > 0 {
+		if f, failed := g.Failures[m.Name]; failed && !f.Expired {
+			return failedThere
+		}
+	}
+	switch {
+	case !g.Allows(m.Name):
 		return notAllowed
-	case b.apartOn(g, node) != "":
+	case len(b.apart) > 0 && b.apartOn(g, m.Name) != "":
 		return notApart
-	case capacity > 0 && b.where[g.Name] != node && b.load[node]+g.Weight > capacity:
+	case m.Capacity > 0 && b.where[g.Name] != m.Name && b.taken(g, m)+g.Weight > m.Capacity:
 		return full
 	}
 	return fits
 }
 
-// words tells an obstacle.
-func (b *board) words(g *state.Group, node string, o obstacle) string {
-	switch o {
-	case unfitNode:
-		return b.unfit[node]
-	case failedThere:
-		f := g.Failures[node]
-		return fmt.Sprintf("failed (%s: %s)", f.Resource, f.Error)
-	case notAllowed:
-		return "is not allowed to run it"
-	case notApart:
-		return fmt.Sprintf("holds %s, from which it is to be apart", b.apartOn(g, node))
-	case full:
-		return fmt.Sprintf("is full: %d of %d are taken, %d are needed", b.load[node], b.s.Nodes[node].Capacity, g.Weight)
-	case notWith:
-		return fmt.Sprintf("is not where %s is", b.away(g, node))
-	}
-	return ""
-}
-
-// apartOn names a group on the node that this one is to be apart from.
+// apartOn names a group that is on the node, or about to go there, and that this one is to be apart from.
 func (b *board) apartOn(g *state.Group, node string) string {
 	for _, other := range b.apart[g.Name] {
-		if b.where[other] == node {
+		if b.where[other] == node || b.bound[other] == node {
 			return other
 		}
 	}
@@ -194,41 +116,60 @@ func (b *board) away(g *state.Group, node string) string {
 
 // choice is a node for a group, and what speaks for it; a smaller one is better.
 type choice struct {
-	node    string
+	member  *member
 	against int // operators' wishes against the node
 	misfits int // groups of the set that could not be there as well
 	rank    int
 }
 
-// best picks the best of some nodes for a group; none if no node can take it.
-func (b *board) best(g *state.Group, nodes []string) choice {
+func (b *board) choice(g *state.Group, m *member) choice {
+	return choice{m, b.wishesAgainst(g, m.Name), b.misfits(g, m), rank(g, m.Name)}
+}
+
+func (x choice) compare(y choice) int {
+	return cmp.Or(cmp.Compare(x.against, y.against), cmp.Compare(x.misfits, y.misfits), cmp.Compare(x.rank, y.rank),
+		lighter(x.member, y.member), cmp.Compare(x.member.Name, y.member.Name))
+}
+
+// best picks the best of some members for a group; none if no member can take it.
+func (b *board) best(g *state.Group, from []*member) choice {
 	var found choice
-	for _, node := range nodes {
-		if b.obstacle(g, node) != fits {
+	for _, m := range from {
+		if b.obstacle(g, m) != fits {
 			continue
 		}
-		c := choice{node, b.wishesAgainst(g, node), b.misfits(g, node), b.rankOf(g, node)}
-		if found.node == "" || b.compare(c, found) < 0 {
+		if c := b.choice(g, m); found.member == nil || c.compare(found) < 0 {
 			found = c
 		}
 	}
 	return found
 }
 
-func (b *board) compare(x, y choice) int {
-	return cmp.Or(cmp.Compare(x.against, y.against), cmp.Compare(x.misfits, y.misfits), cmp.Compare(x.rank, y.rank),
-		b.lighter(x.node, y.node), cmp.Compare(x.node, y.node))
+// rank is the place of a node in the group's preference, the best one the least; all that are not named share the last.
+func rank(g *state.Group, node string) int {
+	if i := slices.Index(g.Prefer, node); i >= 0 {
+		return i
+	}
+	return len(g.Prefer)
 }
 
 // wishesAgainst counts the operators' wishes, for any group of the set, that a node does not fulfil.
 func (b *board) wishesAgainst(g *state.Group, node string) int {
-	against := 0
-	for _, name := range b.set(g.Name) {
-		if w := b.wish(b.s.Groups[name]); w != nil && (w.To != "" && w.To != node || w.From == node) {
-			against++
-		}
+	if b.sets[g.Name] == nil {
+		return against(b.wish(g), node)
 	}
-	return against
+	n := 0
+	for _, name := range b.set(g.Name) {
+		n += against(b.wish(b.s.Groups[name]), node)
+	}
+	return n
+}
+
+func against(w *state.Wish, node string) int {
+	if w != nil && (w.To != "" && w.To != node || w.From == node) {
+		return 1
+	}
+	return 0
 }
 
 // wish gives the wish of an operator that has not ended; nil if there is none.
@@ -237,35 +178,6 @@ func (b *board) wish(g *state.Group) *state.Wish {
 		return nil
 	}
 	return g.Wish
-}
-
-// misfits counts the groups of the set that could not be on the node together with this one.
-func (b *board) misfits(g *state.Group, node string) int {
-	set := b.set(g.Name)
-	if len(set) == 1 {
-		return 0
-	}
-	misfits, room := 0, b.s.Nodes[node].Capacity
-	free := room - b.load[node]
-	if b.where[g.Name] != node {
-		free -= g.Weight
-	}
-	for _, name := range set {
-		o := b.s.Groups[name]
-		if name == g.Name || o.Disabled || o.Halted != "" {
-			continue
-		}
-		switch at := b.where[name]; {
-		case at == node:
-		case at != "" && len(o.With) == 0: // it stays where it is, and does not follow
-			misfits++
-		case b.refusal(o, node) != fits || room > 0 && free < o.Weight:
-			misfits++
-		default:
-			free -= o.Weight
-		}
-	}
-	return misfits
 }
 
 // unfit says what keeps a member from taking any group; empty if nothing does.
@@ -296,45 +208,14 @@ func unfit(s *state.State, v View, n *state.Node, now int64) string {
 // worthWaiting names a node that never joined and would be preferred, while the cluster is just
 // starting and the group never ran: without that, the first node to come up would
 // take all.
-func (b *board) worthWaiting(g *state.Group, best string) string {
-	if b.v.Settled || g.Released != nil {
+func (b *board) worthWaiting(g *state.Group, best *member) string {
+	if b.v.Settled || g.Released != nil || len(g.With) > 0 {
 		return ""
 	}
-	for _, name := range b.members {
-		n := b.s.Nodes[name]
-		if n.Boot == "" && !n.Standby && g.Allows(name) && (b.rankOf(g, name) < b.rankOf(g, best) || len(g.Prefer) == 0) {
-			return name
+	for _, m := range b.members {
+		if m.Boot == "" && !m.Standby && !m.Maintenance && g.Allows(m.Name) && (rank(g, m.Name) < rank(g, best.Name) || len(g.Prefer) == 0) {
+			return m.Name
 		}
 	}
 	return ""
-}
-
-func previous(g *state.Group) string {
-	if g.Released == nil {
-		return ""
-	}
-	p := g.Released.Proof
-	switch p.Kind {
-	case state.PowerOff:
-		return fmt.Sprintf(": %s was read back off (operation %d)", p.Node, p.Op)
-	case state.NewBoot:
-		return fmt.Sprintf(": %s came back with a new boot", p.Node)
-	case state.OperatorWord:
-		return fmt.Sprintf(": %s is down by an operator's word (operation %d)", p.Node, p.Op)
-	default:
-		return fmt.Sprintf(": %s stopped it cleanly", p.Node)
-	}
-}
-
-// Waiting says, group by group, why those that nobody holds are not given to anybody; those that are about to be
-// granted have no entry.
-func Waiting(s *state.State, v View) map[string]string {
-	b := look(s, v)
-	why := map[string]string{}
-	for _, name := range s.GroupNames() {
-		if g := s.Groups[name]; g.Grant == nil && b.place(g) == "" {
-			why[name] = b.waits(g)
-		}
-	}
-	return why
 }

@@ -22,9 +22,8 @@ const keepBoots = 16
 // Apply gives the state after the command at this index of the log.
 func Apply(old *State, index uint64, c Command) (*State, Result) {
 	next := *old
-	next.Applied = index
-	next.Clock += min(max(c.Elapsed, 0), maxElapsed)
 	t := &step{State: &next, index: index, at: c.At}
+	t.pass(c)
 	res := t.run(c)
 	if res.Err != nil {
 		unchanged := *old
@@ -32,6 +31,12 @@ func Apply(old *State, index uint64, c Command) (*State, Result) {
 		return &unchanged, res
 	}
 	return &next, res
+}
+
+// pass takes the command's place in the log, and its time.
+func (t *step) pass(c Command) {
+	t.Applied = t.index
+	t.Clock += min(max(c.Elapsed, 0), maxElapsed)
 }
 
 // step is a state in the making: the maps and entries that it hands out for writing are

@@ -18,7 +18,7 @@ func (t *step) grant(c *GrantGroup) Result {
 		return Result{Err: fmt.Errorf("grant %s to %s: %w", c.Group, c.Node, err)}
 	}
 	t.LastToken++
-	g.Grant = &Grant{Node: c.Node, Boot: c.Boot, Token: t.LastToken, Phase: Granted, Reason: c.Reason, At: t.at}
+	g.Grant = &Grant{Node: c.Node, Boot: c.Boot, Token: t.LastToken, Phase: Granted, Reason: clip(c.Reason, maxNote), At: t.at}
 	return Result{Token: t.LastToken}
 }
 
@@ -61,7 +61,7 @@ func (t *step) stop(c *StopGroup) error {
 	if g.Grant == nil || g.Grant.Token != c.Token {
 		return fmt.Errorf("stop %s with token %d: %w", c.Group, c.Token, ErrSuperseded)
 	}
-	setPhase(g, Stopping, c.Reason)
+	setPhase(g, Stopping, clip(c.Reason, maxNote))
 	return nil
 }
 
@@ -90,7 +90,7 @@ func (t *step) started(c *Report) error {
 	if g.Grant.Phase == Granted {
 		setPhase(g, Started, "")
 	}
-	if g.Wish != nil && g.Wish.Once && g.Grant.Phase == Started {
+	if w := g.Wish; w != nil && w.Once && g.Grant.Token > w.Token && g.Grant.Phase == Started {
 		g.Wish = nil
 	}
 	if g.Failures[c.Node].Expired {

@@ -17,6 +17,9 @@ func Check(s *State) error {
 		if g.Released != nil && g.Released.Token > s.LastToken {
 			bad("S2: %s was released with token %d, above the last one %d", name, g.Released.Token, s.LastToken)
 		}
+		if w := g.Wish; w != nil && w.Until > s.Clock+longestWish {
+			bad("%s: a wish that does not end: %+v", name, *w)
+		}
 		if g.Grant == nil {
 			continue
 		}
@@ -68,8 +71,8 @@ func CheckStep(before, after *State) error {
 			if n := after.Nodes[g.Grant.Node]; n == nil || n.Standby || n.Maintenance || n.Op != 0 || n.Unclean != "" {
 				bad("S3: %s was granted to %s, which may hold nothing: %+v", name, g.Grant.Node, n)
 			}
-			if g.Disabled || g.Halted != "" || g.Maintenance || after.Maintenance {
-				bad("%s was granted against an operator's word: %+v", name, g)
+			if g.Disabled || g.Halted != "" || g.Maintenance || after.Maintenance || !g.Allows(g.Grant.Node) {
+				bad("%s was granted against an operator's word, or the configuration: %+v", name, g)
 			}
 			if was != nil {
 				bad("S3: %s went from token %d to %d in one step", name, was.Token, g.Grant.Token)

@@ -132,6 +132,7 @@ func (t *step) endBoot(n *Node, p Proof) {
 		t.setGroup(&g)
 		if held {
 			release(&g, p)
+			g.Released.Maintained = n.Maintenance
 		}
 		if found {
 			g.Found = without(g.Found, n.Name)

@@ -47,7 +47,11 @@ func (r Rules) Allows(node string) bool { return len(r.Allow) == 0 || slices.Con
 type Wish struct {
 	To   string `json:"to,omitempty"`   // the node where it should be; empty if it only should not be at From
 	From string `json:"from,omitempty"` // the node where it should not be
-	// Once ends the wish as soon as the group runs again.
+	// Token is the last one of the cluster when the wish was made: later grants are of groups that followed it.
+	Token uint64 `json:"token,omitempty"`
+	// Restart says that the group should run under a later token.
+	Restart bool `json:"restart,omitempty"`
+	// Once ends the wish as soon as the group runs under a later token.
 	Once  bool   `json:"once,omitempty"`
 	Until int64  `json:"until"` // reading of State.Clock at which it ends in any case
 	By    string `json:"by"`
@@ -121,6 +125,9 @@ func (t *step) maintain(c *Maintain) error {
 			return err
 		}
 		n.Maintenance = c.On
+		if !c.On {
+			t.endWaits(c.Node)
+		}
 	case c.Group != "":
 		g, err := t.group(c.Group)
 		if err != nil {
@@ -131,6 +138,18 @@ func (t *step) maintain(c *Maintain) error {
 		t.Maintenance = c.On
 	}
 	return nil
+}
+
+// endWaits lets the groups go that were lost with a node in maintenance: a later maintenance is not theirs.
+func (t *step) endWaits(node string) {
+	for _, name := range t.GroupNames() {
+		if r := t.Groups[name].Released; r != nil && r.Maintained && r.Proof.Node == node {
+			g, ended := *t.Groups[name], *r
+			ended.Maintained = false
+			g.Released = &ended
+			t.setGroup(&g)
+		}
+	}
 }
 
 // Maintained says what keeps the cluster from touching a node, and from shooting it; empty if nothing does.
@@ -146,7 +165,7 @@ func (s *State) Maintained(node string) string {
 }
 
 // GroupMaintained says what keeps the cluster from touching a group; empty if nothing does. A group that was lost with
-// a node in maintenance waits for its end, as does one that is held there.
+// a node in maintenance waits for the end of that, as does one that is held there.
 func (s *State) GroupMaintained(g *Group) string {
 	switch {
 	case s.Maintenance:
@@ -155,7 +174,7 @@ func (s *State) GroupMaintained(g *Group) string {
 		return "it is in maintenance"
 	case g.Grant != nil:
 		return s.Maintained(g.Grant.Node)
-	case g.Released != nil && g.Released.Proof.Kind != CleanStop:
+	case g.Released != nil && g.Released.Maintained:
 		return s.Maintained(g.Released.Proof.Node)
 	}
 	return ""
@@ -166,9 +185,12 @@ func (t *step) move(c *MoveGroup) error {
 	if err != nil {
 		return err
 	}
-	if c.To == "" && c.From == "" {
+	switch {
+	case c.To == "" && c.From == "":
 		g.Wish = nil
 		return nil
+	case c.To == c.From:
+		return fmt.Errorf("move %s to %s and away from it: %w", c.Group, c.To, ErrConflict)
 	}
 	for _, node := range []string{c.To, c.From} {
 		if n := t.Nodes[node]; node != "" && (n == nil || n.Role != Member) {
@@ -178,15 +200,19 @@ func (t *step) move(c *MoveGroup) error {
 	if c.To != "" && !g.Allows(c.To) {
 		return fmt.Errorf("move %s: the configuration does not allow it on %s (key allow): %w", c.Group, c.To, ErrConflict)
 	}
-	w := &Wish{To: c.To, From: c.From, Once: c.For <= 0, By: Kept(c.By)}
+	w := &Wish{To: c.To, From: c.From, Token: t.LastToken, Once: c.For <= 0, By: Kept(c.By)}
 	w.Until = t.Clock + onceWithin
 	if !w.Once {
 		w.Until = t.Clock + min(c.For, longestWish)
+	}
+	if gr := g.Grant; w.Once && gr != nil && gr.Phase != Stopping && (w.To == gr.Node || w.To == "" && w.From != gr.Node) {
+		w = nil // it is so already
 	}
 	g.Wish = w
 	return nil
 }
 
+// restart leaves the stop to the scheduler: groups that run after this one go first.
 func (t *step) restart(c *RestartGroup) error {
 	g, err := t.group(c.Group)
 	if err != nil {
@@ -203,8 +229,7 @@ func (t *step) restart(c *RestartGroup) error {
 	case why != "":
 		return fmt.Errorf("restart %s: %s: %w", c.Group, why, ErrConflict)
 	}
-	g.Wish = &Wish{To: gr.Node, Once: true, Until: t.Clock + onceWithin, By: Kept(c.By)}
-	setPhase(g, Stopping, "restarted by "+Kept(c.By))
+	g.Wish = &Wish{To: gr.Node, Token: t.LastToken, Restart: true, Once: true, Until: t.Clock + onceWithin, By: Kept(c.By)}
 	return nil
 }
 

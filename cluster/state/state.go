@@ -142,6 +142,8 @@ type Grant struct {
 type Release struct {
 	Token uint64 `json:"token"`
 	Proof Proof  `json:"proof"`
+	// Maintained says that the group was lost with its node while that was in maintenance, which still lasts.
+	Maintained bool `json:"maintained,omitempty"`
 }
 
 // ProofKind names one of the design's proofs (S3).

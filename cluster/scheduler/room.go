@@ -1,0 +1,82 @@
+package scheduler
+
+import (
+	"cmp"
+
+	"github.com/hamgr/hamgr/cluster/state"
+)
+
+// put notes that a node holds a group.
+func (b *board) put(g *state.Group, node string) {
+	b.where[g.Name] = node
+	if m := b.member[node]; m != nil && b.kept[g.Name] != node {
+		m.load += g.Weight
+	}
+	delete(b.kept, g.Name)
+}
+
+// keepRoom keeps room on a group's node for those that are to follow it there. They come when they can, and a
+// stranger that took their place meanwhile would part the set.
+func (b *board) keepRoom(group string) {
+	m := b.member[b.where[group]]
+	if m == nil {
+		return
+	}
+	for _, name := range b.led[group] {
+		g := b.s.Groups[name]
+		if f, failed := g.Failures[m.Name]; b.where[name] != "" || b.kept[name] != "" || !wanted(g) || failed && !f.Expired || !g.Allows(m.Name) {
+			continue
+		}
+		b.kept[name] = m.Name
+		m.load += g.Weight
+		b.keepRoom(name)
+	}
+}
+
+// wanted reports whether the group is to run at all, by the configuration and by the operators.
+func wanted(g *state.Group) bool { return !g.Removed && !g.Disabled && g.Halted == "" }
+
+// taken is how much of a member's capacity others than the group need.
+func (b *board) taken(g *state.Group, m *member) int {
+	if len(b.kept) > 0 && b.kept[g.Name] == m.Name || b.where[g.Name] == m.Name {
+		return m.load - g.Weight
+	}
+	return m.load
+}
+
+// lighter compares two members by how full they are: by the share of their capacity where both have one, else by the
+// weights that they hold.
+func lighter(x, y *member) int {
+	if x.Capacity > 0 && y.Capacity > 0 {
+		return cmp.Compare(x.load*y.Capacity, y.load*x.Capacity)
+	}
+	return cmp.Compare(x.load, y.load)
+}
+
+// misfits counts the groups of the set that could not be on the member together with this one.
+func (b *board) misfits(g *state.Group, m *member) int {
+	set := b.set(g.Name)
+	if len(set) == 1 {
+		return 0
+	}
+	misfits, free := 0, m.Capacity-b.taken(g, m)-g.Weight
+	for _, name := range set {
+		o := b.s.Groups[name]
+		if name == g.Name || !wanted(o) {
+			continue
+		}
+		switch at := b.where[name]; {
+		case at == m.Name:
+		case at != "" && len(o.With) == 0: // it stays where it is, and does not follow
+			misfits++
+		case b.refusal(o, m) != fits:
+			misfits++
+		case b.kept[name] == m.Name: // its room is part of what is taken
+		case m.Capacity > 0 && free < o.Weight:
+			misfits++
+		default:
+			free -= o.Weight
+		}
+	}
+	return misfits
+}

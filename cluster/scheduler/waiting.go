@@ -1,0 +1,142 @@
+package scheduler
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hamgr/hamgr/cluster/state"
+)
+
+// Waiting says, group by group, why those that nobody holds are not given to anybody; those that are about to be
+// granted have no entry.
+func Waiting(s *state.State, v View) map[string]string {
+	b := look(s, v)
+	names := s.GroupNames()
+	b.stops(names) // where groups are about to go is taken
+	b.grants(names)
+	return b.waiting(names)
+}
+
+// waiting is Waiting, of those among the groups that are in no plan.
+func (b *board) waiting(names []string) map[string]string {
+	why := map[string]string{}
+	for _, name := range names {
+		if g := b.s.Groups[name]; g != nil && b.where[name] == "" {
+			why[name] = b.waits(g)
+		}
+	}
+	return why
+}
+
+// mostReasons is how many nodes' reasons are told one by one.
+const mostReasons = 16
+
+// waits says why place finds no node.
+func (b *board) waits(g *state.Group) string {
+	if why := b.idle(g); why != "" {
+		return why
+	}
+	if best := b.best(g, b.candidates(g)); best.member != nil {
+		return fmt.Sprintf("waits for %s, which is preferred and has not joined yet", b.worthWaiting(g, best.member))
+	}
+	return "no node can take it: " + b.obstacles(g, "")
+}
+
+// obstacles tells what keeps the members, but for one, from taking a group.
+func (b *board) obstacles(g *state.Group, but string) string {
+	var why []string
+	more := 0
+	for _, m := range b.members {
+		switch {
+		case m.Name == but:
+		case len(why) == mostReasons:
+			more++
+		default:
+			if o := b.obstacle(g, m); o != fits {
+				why = append(why, m.Name+" "+b.words(g, m, o))
+			}
+		}
+	}
+	if more > 0 {
+		why = append(why, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(why, "; ")
+}
+
+// words tells an obstacle.
+func (b *board) words(g *state.Group, m *member, o obstacle) string {
+	switch o {
+	case unfitNode:
+		return m.unfit
+	case failedThere:
+		f := g.Failures[m.Name]
+		return fmt.Sprintf("failed (%s: %s)", f.Resource, f.Error)
+	case notAllowed:
+		return "is not allowed to run it"
+	case notApart:
+		return fmt.Sprintf("holds %s, from which it is to be apart", b.apartOn(g, m.Name))
+	case full:
+		return fmt.Sprintf("is full: %d of %d are taken, %d are needed", b.taken(g, m), m.Capacity, g.Weight)
+	case notWith:
+		return fmt.Sprintf("is not where %s is", b.away(g, m.Name))
+	}
+	return ""
+}
+
+// idle says why a group is to run nowhere at present; empty if it is to run.
+func (b *board) idle(g *state.Group) string {
+	switch why := b.s.GroupMaintained(g); {
+	case g.Removed:
+		return "no longer configured"
+	case len(g.Found) > 0:
+		return "found active without a grant on " + strings.Join(foundOn(g), ", ")
+	case g.Disabled:
+		return "disabled by an operator; to run it: hamgr group enable " + g.Name
+	case g.Halted != "":
+		return fmt.Sprintf("stopped everywhere, as its on_fail says: %s; to run it again: hamgr group clear %s", g.Halted, g.Name)
+	case why != "":
+		return why
+	}
+	for _, first := range g.After {
+		if why := b.notRunning(first); why != "" {
+			return fmt.Sprintf("it runs after %s, %s", first, why)
+		}
+	}
+	if with, why := b.host(g); why != "" {
+		return fmt.Sprintf("it runs with %s, %s", with, why)
+	}
+	return ""
+}
+
+// notRunning says why a group is not one that others can run after; empty if it is.
+func (b *board) notRunning(group string) string {
+	g := b.s.Groups[group]
+	switch {
+	case g == nil:
+		return "" // it left the configuration, and this one's rules will follow
+	case g.Grant == nil:
+		return "which does not run"
+	case g.Grant.Phase == state.Granted:
+		return "which is being started"
+	case g.Grant.Phase == state.Stopping:
+		return "which is being stopped"
+	}
+	return ""
+}
+
+func previous(g *state.Group) string {
+	if g.Released == nil {
+		return ""
+	}
+	p := g.Released.Proof
+	switch p.Kind {
+	case state.PowerOff:
+		return fmt.Sprintf(": %s was read back off (operation %d)", p.Node, p.Op)
+	case state.NewBoot:
+		return fmt.Sprintf(": %s came back with a new boot", p.Node)
+	case state.OperatorWord:
+		return fmt.Sprintf(": %s is down by an operator's word (operation %d)", p.Node, p.Op)
+	default:
+		return fmt.Sprintf(": %s stopped it cleanly", p.Node)
+	}
+}
