@@ -76,7 +76,7 @@ auth_password_file = "/etc/hamgr/secrets/pdu-auth"
 priv = %q
 priv_password_file = "/etc/hamgr/secrets/pdu-priv"
 plugs = { %s }
-timeout = "10s"
+timeout = "5s"
 
 [[group]]
 name = %q
@@ -174,7 +174,7 @@ func newCluster(t *testing.T) *lab {
 		}
 		h.press(true)
 	}
-	l.settled("the cluster forms", allNodes(l)...)
+	l.settled(t, "the cluster forms", allNodes(l)...)
 	return l
 }
 
@@ -203,14 +203,14 @@ func group(s api.Status, name string) api.GroupStatus {
 
 // settled waits until these nodes are in and no others, nothing is under way, and the groups run on some of them, in
 // the eyes of each of these nodes. It gives what the last one sees.
-func (l *lab) settled(what string, nodes ...string) (seen api.Status) {
-	l.t.Helper()
-	until(l.t, patience, what, func(ctx context.Context) (err error) {
+func (l *lab) settled(t *testing.T, what string, nodes ...string) (seen api.Status) {
+	t.Helper()
+	until(t, patience, what, func(ctx context.Context) (err error) {
 		for _, name := range nodes {
 			if seen, err = l.host(name).status(ctx); err != nil {
 				return err
 			}
-			if err := unsettled(seen, nodes); err != nil {
+			if err := l.unsettled(seen, nodes); err != nil {
 				return fmt.Errorf("%s sees: %w", name, err)
 			}
 		}
@@ -219,13 +219,15 @@ func (l *lab) settled(what string, nodes ...string) (seen api.Status) {
 	return seen
 }
 
-func unsettled(s api.Status, nodes []string) error {
+func (l *lab) unsettled(s api.Status, nodes []string) error {
 	if !s.Quorate || s.Coordinator == "" {
 		return fmt.Errorf("no quorum: %s%s", s.Note, s.Waiting)
 	}
 	for _, n := range s.Nodes {
 		if in := slices.Contains(nodes, n.Name); (n.State == api.NodeAlive) != in || in && n.Unclean {
 			return fmt.Errorf("node %s is %s, unclean: %v", n.Name, n.State, n.Unclean)
+		} else if boot := l.host(n.Name).bootID(); in && n.Boot != boot {
+			return fmt.Errorf("node %s is in boot %s, and counts as being in %s", n.Name, boot, n.Boot)
 		}
 	}
 	for _, name := range []string{groupIP, groupData} {
@@ -237,9 +239,9 @@ func unsettled(s api.Status, nodes []string) error {
 }
 
 // moved waits until a group runs elsewhere than on a node.
-func (l *lab) moved(ask *host, name, from string) (g api.GroupStatus) {
-	l.t.Helper()
-	until(l.t, patience, name+" leaves "+from, func(ctx context.Context) error {
+func (l *lab) moved(t *testing.T, ask *host, name, from string) (g api.GroupStatus) {
+	t.Helper()
+	until(t, patience, name+" leaves "+from, func(ctx context.Context) error {
 		s, err := ask.status(ctx)
 		if err != nil {
 			return err

@@ -5,9 +5,12 @@ package hosts
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hamgr/hamgr/cluster/api"
 )
 
 // failover is what is common to all ways in which a host falls out: the service comes up elsewhere by a proof, nobody wrote
@@ -20,11 +23,12 @@ type failover struct {
 	boot   string
 	began  time.Duration
 	probe  *prober
+	now    api.GroupStatus // at the end
 }
 
 func (l *lab) newFailover(t *testing.T) *failover {
 	t.Helper()
-	g := group(l.settled("before the fault", allNodes(l)...), groupData)
+	g := group(l.settled(t, "before the fault", allNodes(l)...), groupData)
 	h := l.host(g.Node)
 	f := &failover{l: l, t: t, holder: h, token: g.Token, boot: h.bootID(), probe: l.probe(t, addressData.String())}
 	l.neighbourIs(t, addressData.String(), h)
@@ -35,7 +39,7 @@ func (l *lab) newFailover(t *testing.T) *failover {
 // takenOver waits for the service elsewhere, and looks at what a client sees.
 func (f *failover) takenOver() {
 	f.t.Helper()
-	g := f.l.moved(f.l.other(f.holder.name), groupData, f.holder.name)
+	g := f.l.moved(f.t, f.l.other(f.holder.name), groupData, f.holder.name)
 	if g.Token <= f.token {
 		f.t.Errorf("token %d after %d", g.Token, f.token)
 	}
@@ -73,15 +77,25 @@ func (f *failover) back() {
 		}
 		return nil
 	})
-	s := f.l.settled(f.holder.name+" is a member again", allNodes(f.l)...)
+	s := f.l.settled(f.t, f.holder.name+" is a member again", allNodes(f.l)...)
 	if boot := f.holder.bootID(); boot == f.boot {
 		f.t.Errorf("%s is still in boot %s", f.holder.name, boot)
 	}
 	f.l.inPlace(f.t, s)
-	tokens, pauses := f.l.judgeLedger(group(s, groupData).Node)
+	tokens, pauses := f.l.judgeLedger(f.t, group(s, groupData).Node)
 	f.t.Logf("tokens that wrote: %v; nothing was written for %v", tokens, pauses)
-	if now := group(s, groupData); now.Node == f.holder.name {
-		f.t.Errorf("%s came back and holds %s: %+v", f.holder.name, groupData, now)
+	f.now = group(s, groupData)
+	if f.now.Token <= f.token {
+		f.t.Errorf("what was granted before %s left is still held: %+v", f.holder.name, f.now)
+	}
+}
+
+// backEmpty is back, after a takeover: what went away stays where it is.
+func (f *failover) backEmpty() {
+	f.t.Helper()
+	f.back()
+	if f.now.Node == f.holder.name {
+		f.t.Errorf("%s came back and holds %+v", f.holder.name, f.now)
 	}
 }
 
@@ -92,7 +106,7 @@ func TestCrash(t *testing.T) {
 		f.holder.press(false)
 		f.takenOver()
 		f.fenced(f.holder.name + "-bmc")
-		f.back() // powered on by the cluster
+		f.backEmpty() // powered on by the cluster
 	})
 	t.Run("plug pulled", func(t *testing.T) { // and the BMC dead with it
 		f := l.newFailover(t)
@@ -108,30 +122,68 @@ func TestCrash(t *testing.T) {
 			return nil
 		})
 		f.holder.push()
-		f.back()
+		f.backEmpty()
 	})
 }
 
-// TestFreeze: a host that stands still is fenced, and does not wake.
+// TestFreeze: a host that stands still is fenced, and does not wake. While no device can be reached, nothing is
+// taken over, however long it stands; and when it wakes then, it has not lost what it holds to anybody.
 func TestFreeze(t *testing.T) {
 	l := newCluster(t)
-	f := l.newFailover(t)
-	if err := f.holder.freeze(); err != nil {
-		t.Fatal(err)
-	}
-	f.takenOver()
-	f.fenced(f.holder.name + "-bmc")
-	if woke, err := f.holder.thaw(); woke || err != nil {
-		t.Errorf("what stood still was there to be woken: %v", err)
-	}
-	f.back()
+	t.Run("fenced", func(t *testing.T) {
+		f := l.newFailover(t)
+		if err := f.holder.freeze(); err != nil {
+			t.Fatal(err)
+		}
+		f.takenOver()
+		f.fenced(f.holder.name + "-bmc")
+		if woke, err := f.holder.thaw(); woke || err != nil {
+			t.Errorf("what stood still was there to be woken: %v", err)
+		}
+		f.backEmpty()
+	})
+	t.Run("not to be fenced", func(t *testing.T) {
+		f := l.newFailover(t)
+		l.unreachable.Store(true)
+		if err := f.holder.freeze(); err != nil {
+			t.Fatal(err)
+		}
+		other := l.other(f.holder.name)
+		until(t, patience, "a fencing that fails", func(ctx context.Context) error {
+			s, err := other.status(ctx)
+			if i := slices.IndexFunc(s.Operations, func(o api.Operation) bool { return o.Node == f.holder.name && o.Boot == f.boot && o.Error != "" }); i < 0 {
+				return errors.Join(err, errors.New("none yet"))
+			}
+			return nil
+		})
+		s, err := other.status(t.Context())
+		if g := group(s, groupData); err != nil || g.Token != f.token {
+			t.Errorf("granted without a proof: %+v, %v", g, err)
+		}
+		if woke, err := f.holder.thaw(); !woke || err != nil {
+			t.Errorf("it did not wake: %v", err)
+		}
+		l.unreachable.Store(false)
+		// What was ordered is carried through, or called off: either way it ends, and all is well.
+		s = l.settled(t, "the end of it", allNodes(l)...)
+		l.inPlace(t, s)
+		tokens, pauses := l.judgeLedger(t, group(s, groupData).Node)
+		t.Logf("tokens that wrote: %v; nothing was written for %v; %s is in the same boot: %v", tokens, pauses, f.holder.name, f.holder.bootID() == f.boot)
+	})
 }
 
-// TestReboot: a host that is rebooted from inside comes back with nothing.
+// TestReboot: what a host held is void when it reboots, whether it is back before anybody missed it or long after.
 func TestReboot(t *testing.T) {
 	l := newCluster(t)
-	f := l.newFailover(t)
-	f.holder.must("systemctl reboot")
-	f.back()
-	f.takenOver()
+	t.Run("quick", func(t *testing.T) {
+		f := l.newFailover(t)
+		f.holder.must(t, "systemctl reboot")
+		f.back()
+	})
+	t.Run("slow", func(t *testing.T) {
+		f := l.newFailover(t)
+		f.holder.must(t, "mkdir -p /etc/systemd/system/hamgr.service.d && printf '[Service]\\nExecStartPre=/bin/sleep 8\\n' > /etc/systemd/system/hamgr.service.d/slow.conf && systemctl reboot")
+		f.takenOver()
+		f.backEmpty()
+	})
 }

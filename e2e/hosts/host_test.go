@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -126,10 +127,10 @@ func (h *host) attend(b *boot) {
 		return // it was cut off
 	}
 	h.boot = nil
-	// How the kernel tells the parent of a PID namespace's first process that it called reboot(2): it dies
-	// by SIGHUP for a restart, by SIGINT for a halt. unshare(1) adds 128.
+	// The first process of a PID namespace that calls reboot(2) dies by SIGHUP for a restart and by SIGINT for a halt
+	// (pid_namespaces(7)); unshare(1) then ends in the same way.
 	var exit *exec.ExitError
-	if !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGHUP) {
+	if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGHUP {
 		h.power.button = false
 	}
 	h.settle()
@@ -187,11 +188,11 @@ func (h *host) exec(ctx context.Context, script string) (string, error) {
 }
 
 // must runs a shell command that succeeds.
-func (h *host) must(script string) string {
-	h.l.t.Helper()
-	out, err := h.exec(h.l.t.Context(), script)
+func (h *host) must(t *testing.T, script string) string {
+	t.Helper()
+	out, err := h.exec(t.Context(), script)
 	if err != nil {
-		h.l.t.Fatal(err)
+		t.Fatal(err)
 	}
 	return out
 }
@@ -207,10 +208,9 @@ func (h *host) running(ctx context.Context) error {
 
 // bootID is what the host's kernel calls its boot.
 func (h *host) bootID() string {
-	h.l.t.Helper()
 	text, err := os.ReadFile(filepath.Join(h.dir, "boot_id"))
 	if err != nil {
-		h.l.t.Fatal(err)
+		return err.Error()
 	}
 	return strings.TrimSpace(string(text))
 }

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -20,6 +21,8 @@ type lab struct {
 	root  string // the Debian below the hosts' disks
 	cg    string
 	hosts []*host
+
+	unreachable atomic.Bool // no fence device can be reached
 }
 
 // newLab makes hosts n1, n2, ... that are off. It is gone when the test is.
@@ -95,26 +98,22 @@ func (l *lab) watched() string { return filepath.Join(l.dir, "watched") }
 
 // host gives one by its name.
 func (l *lab) host(name string) *host {
-	l.t.Helper()
 	for _, h := range l.hosts {
 		if h.name == name {
 			return h
 		}
 	}
-	l.t.Fatalf("no host %q", name)
-	return nil
+	panic(fmt.Sprintf("no host %q", name))
 }
 
 // other gives the first host that is none of these.
 func (l *lab) other(names ...string) *host {
-	l.t.Helper()
 	for _, h := range l.hosts {
 		if !strings.Contains(" "+strings.Join(names, " ")+" ", " "+h.name+" ") {
 			return h
 		}
 	}
-	l.t.Fatalf("no host but %v", names)
-	return nil
+	panic(fmt.Sprintf("no host but %v", names))
 }
 
 // until waits for a condition, and tells what is not as it should be when the time is over.
@@ -133,15 +132,6 @@ func until(t testing.TB, within time.Duration, what string, ok func(ctx context.
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-func (l *lab) output(name string, args ...string) string {
-	l.t.Helper()
-	out, err := exec.Command(name, args...).Output()
-	if err != nil {
-		l.t.Errorf("%s %s: %v: %s", name, strings.Join(args, " "), err, stderr(err))
-	}
-	return strings.TrimSpace(string(out))
 }
 
 func stderr(err error) []byte {

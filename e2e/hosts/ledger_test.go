@@ -144,29 +144,29 @@ func judge(disk []entry, watched []witnessed) error {
 
 // judgeLedger judges what the writers have done until now, and gives the tokens in the order of their writes with the time
 // between the last write of each and the first of the next.
-func (l *lab) judgeLedger(holder string) (tokens []uint64, pauses []time.Duration) {
-	l.t.Helper()
+func (l *lab) judgeLedger(t *testing.T, holder string) (tokens []uint64, pauses []time.Duration) {
+	t.Helper()
 	// The disk last: of what is watched then, all must be on it.
 	text, err := os.ReadFile(l.watched() + "/ledger")
 	if err != nil {
-		l.t.Fatal(err)
+		t.Fatal(err)
 	}
 	text = text[:strings.LastIndexByte(string(text), '\n')+1]
 	watched, err := parseWatched(string(text))
 	if err != nil {
-		l.t.Error(err)
+		t.Error(err)
 	}
-	onDisk := l.host(holder).must("cat /srv/data/ledger; echo")
+	onDisk := strings.TrimSuffix(l.host(holder).must(t, "cat /srv/data/ledger && printf end"), "end")
 	onDisk = onDisk[:strings.LastIndexByte(onDisk, '\n')+1]
 	disk, err := parseDisk(onDisk)
 	if err != nil {
-		l.t.Error(err)
+		t.Error(err)
 	}
 	if len(disk) == 0 || len(watched) == 0 {
-		l.t.Fatalf("nothing was written: %d entries on the disk, %d watched", len(disk), len(watched))
+		t.Fatalf("nothing was written: %d entries on the disk, %d watched", len(disk), len(watched))
 	}
 	if err := judge(disk, watched); err != nil {
-		l.t.Errorf("the ledger: %v", err)
+		t.Errorf("the ledger: %v", err)
 	}
 	for i, w := range watched {
 		if i == 0 || w.token != watched[i-1].token {

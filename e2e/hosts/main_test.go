@@ -39,13 +39,21 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer os.RemoveAll(programs)
 	lock, err := claim(programs)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer lock.Close()
+	leave, err := hire(programs)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() {
+		os.RemoveAll(programs)
+		lock.Close()
+		leave()
+	}()
 	build := exec.Command("go", "build", "-o", filepath.Join(programs, "hamgr"), "../../cmd/hamgr")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	build.Stdout, build.Stderr = os.Stderr, os.Stderr

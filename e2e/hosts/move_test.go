@@ -23,7 +23,7 @@ func TestMoves(t *testing.T) {
 }
 
 func (l *lab) onePlace(t *testing.T) {
-	seen := l.settled("the cluster is quiet", allNodes(l)...)
+	seen := l.settled(t, "the cluster is quiet", allNodes(l)...)
 	for _, h := range l.hosts {
 		s, err := h.status(t.Context())
 		if err != nil {
@@ -79,8 +79,8 @@ func (l *lab) moveService(t *testing.T) {
 	for range 3 {
 		gaps = append(gaps, l.measureMove(t, groupData, addressData.String()))
 	}
-	s := l.settled("after the moves", allNodes(l)...)
-	tokens, pauses := l.judgeLedger(group(s, groupData).Node)
+	s := l.settled(t, "after the moves", allNodes(l)...)
+	tokens, pauses := l.judgeLedger(t, group(s, groupData).Node)
 	t.Logf("the service's address did not answer for %v; nothing was written for %v; tokens %v", gaps, pauses, tokens)
 	if len(tokens) != 4 {
 		t.Errorf("%d grants wrote, not 4: %v", len(tokens), tokens)
@@ -91,21 +91,21 @@ func (l *lab) moveService(t *testing.T) {
 // measureMove has a group leave its host, and says how long its address did not answer.
 func (l *lab) measureMove(t *testing.T, name, address string) time.Duration {
 	t.Helper()
-	before := group(l.settled("before the move", allNodes(l)...), name)
+	before := group(l.settled(t, "before the move", allNodes(l)...), name)
 	from := l.host(before.Node)
 	p := l.probe(t, address)
 	defer p.end()
 	l.neighbourIs(t, address, from)
 	began := monotonic()
-	from.must("hamgr node standby " + from.name)
-	after := l.moved(l.other(from.name), name, from.name)
+	from.must(t, "hamgr node standby "+from.name)
+	after := l.moved(t, l.other(from.name), name, from.name)
 	lost, found := p.gap(t, began)
 	if after.Token <= before.Token {
 		t.Errorf("%s had token %d and now has %d", name, before.Token, after.Token)
 	}
 	l.neighbourIs(t, address, l.host(after.Node))
-	from.must("hamgr node online " + from.name)
-	l.settled("after the move", allNodes(l)...)
+	from.must(t, "hamgr node online "+from.name)
+	l.settled(t, "after the move", allNodes(l)...)
 	t.Logf("%s from %s to %s: no answer for %v; milliseconds since the last one:%s", name, from.name, after.Node, found-lost, tell(l.steps(name, began), lost, found))
 	return found - lost
 }
@@ -113,9 +113,9 @@ func (l *lab) measureMove(t *testing.T, name, address string) time.Duration {
 // neighbourIs waits until the client knows a host by an address.
 func (l *lab) neighbourIs(t *testing.T, address string, h *host) {
 	t.Helper()
-	until(t, patience, "the client's neighbour table", func(context.Context) error {
-		if mac := l.neighbour(address); !strings.EqualFold(mac, h.mac()) {
-			return fmt.Errorf("%s is at %q, and not at %s of %s", address, mac, h.mac(), h.name)
+	until(t, patience, "the client's neighbour table", func(ctx context.Context) error {
+		if mac, err := l.neighbour(ctx, address); err != nil || !strings.EqualFold(mac, h.mac()) {
+			return fmt.Errorf("%s is at %q, and not at %s of %s: %v", address, mac, h.mac(), h.name, err)
 		}
 		return nil
 	})

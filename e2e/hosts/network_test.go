@@ -3,10 +3,12 @@
 package hosts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -35,7 +37,8 @@ func (l *lab) newNetwork(hosts int) error {
 	steps := [][]string{
 		{"netns", "add", sw},
 		{"-n", sw, "link", "set", "lo", "up"},
-		{"-n", sw, "link", "add", "br0", "type", "bridge", "stp_state", "0", "forward_delay", "0"},
+		// With a MAC of its own: else it has the lowest of its ports', and another when that one is unplugged.
+		{"-n", sw, "link", "add", "br0", "address", "02:77:00:00:00:fe", "type", "bridge", "stp_state", "0", "forward_delay", "0"},
 		{"-n", sw, "link", "set", "br0", "up"},
 		{"-n", sw, "addr", "add", switchAddr + "/24", "dev", "br0"},
 		{"-n", sw, "addr", "add", pduAddress + "/24", "dev", "br0"},
@@ -100,23 +103,22 @@ func inSpace(name string, f func() error) error {
 }
 
 // neighbour is the MAC that the client knows for an address; empty for none.
-func (l *lab) neighbour(address string) string {
-	l.t.Helper()
-	out := l.output("ip", "-n", l.space("client"), "neigh", "show", "to", address, "dev", "eth0")
-	_, mac, _ := strings.Cut(out, "lladdr ")
+func (l *lab) neighbour(ctx context.Context, address string) (mac string, err error) {
+	out, err := exec.CommandContext(ctx, "ip", "-n", l.space("client"), "neigh", "show", "to", address, "dev", "eth0").Output()
+	_, mac, _ = strings.Cut(string(out), "lladdr ")
 	mac, _, _ = strings.Cut(mac, " ")
-	return mac
+	return mac, err
 }
 
 // relay carries datagrams between an address of the lab's network and a device that listens on the machine's loopback.
 type relay struct {
 	front net.PacketConn
 	back  string
-	quiet func() bool // the device has no power
+	quiet func() bool // the device has no power, or cannot be reached
 }
 
 func (l *lab) newRelay(front, back string, quiet func() bool) error {
-	r := &relay{back: back, quiet: quiet}
+	r := &relay{back: back, quiet: func() bool { return l.unreachable.Load() || quiet() }}
 	err := inSpace(l.switchSpace(), func() (err error) {
 		r.front, err = net.ListenPacket("udp4", front)
 		return err

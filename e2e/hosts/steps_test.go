@@ -56,6 +56,9 @@ func tell(all []step, from, to time.Duration) string {
 			fmt.Fprintf(&b, " (took %v)", s.line.Took)
 		}
 	}
+	if !answered {
+		fmt.Fprintf(&b, "\n%8.1f          first answer", ms(to-from))
+	}
 	return b.String()
 }
 

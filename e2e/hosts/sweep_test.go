@@ -63,7 +63,7 @@ func hire(dir string) (leave func(), err error) {
 // janitor is the janitor's main program.
 func janitor(dir string) int {
 	io.Copy(io.Discard, os.Stdin)
-	if err := sweepDead(dir); err != nil {
+	if err := sweepDead(dir, 0); err != nil { // the process is about to let go of the lock
 		fmt.Fprintln(os.Stderr, "after a test that was killed:", err)
 		return 1
 	}
@@ -74,13 +74,13 @@ func janitor(dir string) int {
 func sweepStale() error {
 	dirs, err := filepath.Glob(filepath.Join(os.TempDir(), labPrefix+"*"))
 	for _, dir := range dirs {
-		err = errors.Join(err, sweepDead(dir))
+		err = errors.Join(err, sweepDead(dir, syscall.LOCK_NB))
 	}
 	return err
 }
 
-// sweepDead removes a lab, unless somebody holds its lock.
-func sweepDead(dir string) error {
+// sweepDead removes a lab whose lock nobody holds. It waits for that, unless how is LOCK_NB.
+func sweepDead(dir string, how int) error {
 	lock, err := os.Open(filepath.Join(dir, "lock"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -89,7 +89,7 @@ func sweepDead(dir string) error {
 		return err
 	}
 	defer lock.Close()
-	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
+	if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|how) != nil {
 		return nil
 	}
 	return sweep(dir)
