@@ -5,56 +5,58 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/hamgr/hamgr/resources"
-	"github.com/hamgr/hamgr/resources/internal/process"
+	"github.com/hamgr/hamgr/resources/internal/notes"
 )
 
-// Start implements resources.Resource. It returns as soon as the program was
-// executed (an unknown program is an error here), or ReadyAfter later.
+// Start implements resources.Resource. With run it returns as soon as the program was
+// executed (an unknown program is an error here), or ReadyAfter later; with start, when that has ended with status 0 and
+// monitor, if there is one, says that the service is active.
 func (c *command) Start(ctx context.Context) error {
-	unlock, err := lock(ctx, c.dir)
+	held, err := notes.Lock(ctx, c.dir)
 	if err != nil {
-		return err
-	}
-	state, detail, err := c.probe()
-	if err != nil || state != resources.Inactive {
-		unlock()
-		if state == resources.Active {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("start %s: %w", c.opts.Run[0], err)
-		}
-		return fmt.Errorf("start %s: %s; it must be stopped first", c.opts.Run[0], detail)
+		return fmt.Errorf("start %s: %w", c.opts.name(), err)
 	}
 	// A hanging file system can hold the launch for ever. It keeps the lock then,
 	// so that no later Stop takes the resource for inactive.
-	done := make(chan error, 1)
-	go func() {
-		defer unlock()
-		done <- c.launch(ctx)
-	}()
-	select {
-	case err = <-done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	}
+	err = beside(ctx, func() error {
+		defer held.Close()
+		return c.start(ctx)
+	})
 	if err == nil {
 		err = c.ready(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("start %s: %w", c.opts.Run[0], err)
+		return fmt.Errorf("start %s: %w", c.opts.name(), err)
 	}
 	return nil
+}
+
+// start is called with the lock held.
+func (c *command) start(ctx context.Context) error {
+	state, detail, err := c.probe(ctx)
+	switch {
+	case err != nil:
+		return err
+	case state == resources.Active:
+		return nil
+	case state != resources.Inactive:
+		return fmt.Errorf("%s; it must be stopped first", detail)
+	}
+	if err := c.launch(ctx); err != nil {
+		return err
+	}
+	if len(c.opts.Monitor) == 0 {
+		return nil
+	}
+	state, detail, err = c.probe(ctx)
+	if err == nil && state != resources.Active {
+		err = fmt.Errorf("start ended with status 0, but monitor says that the service is %s: %s", state, detail)
+	}
+	return err
 }
 
 // ready waits until the process has lived long enough.
@@ -71,141 +73,100 @@ func (c *command) ready(ctx context.Context) error {
 	return err
 }
 
-// launch makes the process. What it leaves behind on an error is found by Stop.
+// launch starts run, or carries start out. What it leaves behind on an error is found by Stop.
 func (c *command) launch(ctx context.Context) error {
-	program, output, err := c.prepare()
+	argv := c.opts.Run
+	if !c.runs() {
+		argv = c.opts.Start
+	}
+	p, err := c.prepare(ctx, argv, dirVariable)
+	if err != nil {
+		return err
+	}
+	output, err := c.openLog()
 	if err != nil {
 		return err
 	}
 	defer output.Close()
+	m := c.systemd(ctx)
+	if m != nil {
+		defer m.Close()
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	rec := record{Boot: c.env.Boot, Token: c.env.Token}
+	if m != nil {
+		rec.Unit = c.unitName()
+	}
+	if err := writeRecord(c.dir, rec); err != nil {
+		return err
+	}
+	if m != nil {
+		return c.launchUnit(ctx, m, p, rec)
+	}
+	return c.launchFork(ctx, p, output, rec)
+}
+
+// launchFork makes the program a child of the daemon. It may outlive every wait of ours, so it is reaped by exits.
+func (c *command) launchFork(ctx context.Context, p prepared, output *os.File, rec record) error {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return err
 	}
 	defer null.Close()
-	if err := ctx.Err(); err != nil {
+	child, leader, err := c.fork(ctx, p, null, output)
+	if child != nil {
+		defer func() { _ = child.Release() }()
+	}
+	if child == nil && err != nil {
+		return errors.Join(err, removeRecord(c.dir)) // there is nothing
+	}
+	if err != nil {
 		return err
 	}
-	rec := record{Boot: c.env.Boot, Token: c.env.Token}
-	if err := writeRecord(c.dir, rec); err != nil {
-		return err
-	}
-	var child *os.Process
-	err = process.Ordinarily(func() (err error) {
-		child, err = c.spawn(program, c.opts.Run, &os.ProcAttr{
-			Dir:   c.workDir(),
-			Env:   c.environ(),
-			Files: []*os.File{null, output, output},
-			Sys:   &syscall.SysProcAttr{Setsid: true},
-		})
-		return err
-	})
-	if err != nil {
-		return errors.Join(err, removeRecord(c.dir))
-	}
-	defer func() { _ = child.Release() }() // reaped by exits, because it may outlive every wait of ours
-	started, err := process.Look(child.Pid)
-	if err != nil {
-		return fmt.Errorf("look at what was started: %w", err)
-	}
-	rec.PID, rec.Start = started.PID, started.Start
-	err = errors.Join(c.resetOOM(started), writeRecord(c.dir, rec), ctx.Err())
-	if err != nil {
+	rec.PID, rec.Start = leader.PID, leader.Start
+	rec.Done = c.runs()
+	if err := errors.Join(writeRecord(c.dir, rec), ctx.Err()); err != nil {
 		// Nobody waits for it any more, or nobody could find it: it must not go on.
-		return errors.Join(err, started.Signal(unix.SIGKILL))
+		return errors.Join(err, leader.Signal(unix.SIGKILL))
 	}
-	return nil
-}
-
-// prepare touches every file that the launch needs. The runtime stands still while a
-// child is between fork and exec, so a file system that hangs must hang here, where
-// it holds but one goroutine.
-func (c *command) prepare() (program string, output *os.File, err error) {
-	program, err = exec.LookPath(c.opts.Run[0])
-	if err != nil {
-		return "", nil, err
-	}
-	if f, err := os.Open(program); err == nil { // a program may be executable and not readable
-		_, _ = f.Read(make([]byte, 1))
-		f.Close()
-	}
-	if _, err := os.Stat(c.workDir()); err != nil {
-		return "", nil, fmt.Errorf("working directory: %w", err)
-	}
-	log := c.opts.LogFile
-	if log == "" {
-		log = os.DevNull
-	}
-	output, err = os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
-	if err != nil {
-		return "", nil, fmt.Errorf("log file: %w", err)
-	}
-	return program, output, nil
-}
-
-func (c *command) workDir() string {
-	if c.opts.Dir == "" {
-		return "/"
-	}
-	return c.opts.Dir
-}
-
-// environ hands down only the harmless part of the daemon's environment: the rest may
-// hold secrets, and the daemon's own contract with its service manager.
-func (c *command) environ() []string {
-	var env []string
-	for _, name := range []string{"PATH", "HOME", "LANG", "TZ"} {
-		if v, ok := os.LookupEnv(name); ok {
-			env = append(env, name+"="+v)
-		}
-	}
-	for name, v := range c.opts.Env {
-		env = append(env, name+"="+v)
-	}
-	slices.Sort(env[len(env)-len(c.opts.Env):])
-	env = append(env, c.env.Environ()...)
-	return append(env, dirVariable+c.dir) // of equal names the last one wins
-}
-
-// resetOOM takes back the daemon's own protection from the out-of-memory killer, which
-// the process has inherited. Raising one's own value needs no privilege.
-func (c *command) resetOOM(p process.Process) error {
-	own, err := os.ReadFile("/proc/self/oom_score_adj")
-	if err != nil || string(own) == "0\n" {
-		return err
-	}
-	path := filepath.Join("/proc", strconv.Itoa(p.PID), "oom_score_adj")
-	err = os.WriteFile(path, []byte("0"), 0)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || errors.Is(err, unix.ESRCH) {
-		return nil // ended already, or has more privileges than the daemon: nothing to protect
-	}
-	return err
-}
-
-// Stop implements resources.Resource. It ends every process of the resource, under
-// whatever token, and looks at the whole host once more before it says so.
-func (c *command) Stop(ctx context.Context) error {
-	unlock, err := lock(ctx, c.dir)
-	if err != nil {
-		return fmt.Errorf("stop %s: %w", c.opts.Run[0], err)
-	}
-	defer unlock()
-	rec, err := readRecord(c.dir)
-	if errors.Is(err, errNoRecord) {
+	if c.runs() {
 		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("stop %s: %w", c.opts.Run[0], err)
+	if err := leader.Wait(ctx); err != nil {
+		return errors.Join(fmt.Errorf("it did not end in time, and is killed: %w", err), leader.Signal(unix.SIGKILL))
 	}
-	begun := time.Now()
-	err = process.Ending{
-		Find:   func(context.Context) ([]process.Process, error) { return c.members(rec) },
-		Signal: c.signal,
-		Grace:  c.opts.KillAfter,
-		Reap:   c.exits.reap,
-	}.End(ctx)
-	if err != nil {
-		return fmt.Errorf("stop %s after %s: %w", c.opts.Run[0], time.Since(begun).Round(time.Millisecond), err)
+	c.exits.reap(leader)
+	if !c.exits.succeeded(leader) {
+		return fmt.Errorf("%s%s", c.exits.reason(leader), c.seeLog(rec))
 	}
-	return removeRecord(c.dir)
+	return c.started(rec)
+}
+
+// started records that start has done its work, and what it has left.
+func (c *command) started(rec record) error {
+	rec.Done = true
+	left, err := c.members(rec)
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		rec.Left, rec.LeftStart = left[0].PID, left[0].Start
+	}
+	return writeRecord(c.dir, rec)
+}
+
+// runs reports whether the resource is one process that runs, and not what commands start and stop.
+func (c *command) runs() bool { return len(c.opts.Run) > 0 }
+
+// seeLog says where more is written, if anywhere.
+func (c *command) seeLog(rec record) string {
+	switch {
+	case c.opts.LogFile != "":
+		return "; see " + c.opts.LogFile
+	case rec.Unit != "":
+		return "; see journalctl -u " + rec.Unit
+	}
+	return "; set log_file to see its output"
 }

@@ -22,6 +22,8 @@ type Ending struct {
 	// Grace is how long they have before all that are left get SIGKILL. It is cut to
 	// three quarters of the time that the context has left.
 	Grace time.Duration
+	// KillAll, if not nil, is called whenever SIGKILL is sent, and reaches those too that are born while Find looks.
+	KillAll func()
 	// Reap is called for a process that has ended but is still a zombie.
 	Reap func(Process)
 }
@@ -59,6 +61,9 @@ func (e Ending) End(ctx context.Context) error {
 		}
 		empty = 0
 		if grace.Err() != nil {
+			if e.KillAll != nil {
+				e.KillAll()
+			}
 			if err := signalAll(left, unix.SIGKILL); err != nil {
 				return err
 			}

@@ -1,0 +1,165 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hamgr/hamgr/resources/internal/process"
+)
+
+const (
+	// patience is how long a call waits for its end after its context has ended.
+	patience = 35 * time.Millisecond
+	// killTime is how long killing an action is tried. What hangs in the kernel dies later.
+	killTime = 500 * time.Millisecond
+	// lastWords is how long the output of a command that has ended is waited for: something may hold it open.
+	lastWords = 20 * time.Millisecond
+	// mostOutput is how much of its end is kept.
+	mostOutput = 500
+)
+
+// beside runs f, which obeys ctx unless the kernel holds it, because of a disk that does not answer. Then the
+// caller is let go; f keeps the resource's lock until it comes back.
+func beside(ctx context.Context, f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(patience)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return fmt.Errorf("something hangs in the kernel: %w", ctx.Err())
+	}
+}
+
+// ending is how an action ended.
+type ending struct {
+	status int    // -1: by a signal
+	words  string // for operators
+}
+
+// act runs a command that looks or stops, and leaves nothing of it behind. It is called with the lock held.
+func (c *command) act(ctx context.Context, argv []string) (ending, error) {
+	if err := c.endEarlier(ctx); err != nil {
+		return ending{}, err
+	}
+	p, err := c.prepare(ctx, argv, actionVariable)
+	if err != nil {
+		return ending{}, err
+	}
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		return ending{}, err
+	}
+	defer null.Close()
+	r, w, err := os.Pipe()
+	if err != nil {
+		return ending{}, err
+	}
+	defer r.Close()
+	child, leader, err := c.fork(ctx, p, null, w)
+	w.Close()
+	if err != nil {
+		if child != nil {
+			_, _ = child.Wait()
+		}
+		return ending{}, err
+	}
+	output := make(chan string, 1)
+	go func() { output <- tail(r) }()
+	k := kin{mark: actionVariable + c.dir, leader: leader}
+	state, why, err := k.wait(ctx, child)
+	if errors.Is(err, errHangs) {
+		return ending{}, fmt.Errorf("%s: %w: %w", argv[0], err, why)
+	}
+	_ = r.SetReadDeadline(time.Now().Add(lastWords))
+	said := <-output
+	switch {
+	case why != nil:
+		return ending{}, fmt.Errorf("%s did not end in time and was killed%s: %w", argv[0], said, why)
+	case err != nil:
+		return ending{}, fmt.Errorf("wait for %s: %w", argv[0], err)
+	}
+	return ending{state.ExitCode(), fmt.Sprintf("%s ended with %s%s", argv[0], state, said)}, nil
+}
+
+// errHangs says that something of an action is left although it was killed.
+var errHangs = errors.New("it was killed, and something of it hangs in the kernel")
+
+// wait returns when the leader has ended and nothing else is left, by force where it must. why is set when ctx ended first.
+func (k kin) wait(ctx context.Context, child *os.Process) (state *os.ProcessState, why, err error) {
+	if why = k.leader.Wait(ctx); why != nil {
+		if err := k.kill(); err != nil {
+			go func() { _, _ = child.Wait() }() // whenever it ends
+			return nil, why, fmt.Errorf("%w: %w", errHangs, err)
+		}
+	}
+	state, err = child.Wait()
+	if err == nil && why == nil && unix.Kill(-k.leader.PID, 0) == nil { // its process group outlives it
+		if err := k.kill(); err != nil {
+			return nil, nil, fmt.Errorf("%w: %w", errHangs, err)
+		}
+	}
+	return state, why, err
+}
+
+// endEarlier kills what an action of a daemon that died has left. There is one action at a time, so this daemon has to look once.
+func (c *command) endEarlier(ctx context.Context) error {
+	if c.alone {
+		return nil
+	}
+	k := kin{mark: actionVariable + c.dir}
+	left, err := k.find()
+	if err == nil && len(left) > 0 {
+		err = k.kill()
+	}
+	if err != nil {
+		return fmt.Errorf("end an earlier action: %w", err)
+	}
+	c.alone = true
+	return ctx.Err()
+}
+
+// kill does not wait for ever for what hangs in the kernel.
+func (k kin) kill() error {
+	ctx, cancel := context.WithTimeout(context.Background(), killTime)
+	defer cancel()
+	return process.Ending{
+		Find:   func(context.Context) ([]process.Process, error) { return k.find() },
+		Signal: unix.SIGKILL,
+		Grace:  10 * time.Millisecond, // to wait costs less than to look again
+	}.End(ctx)
+}
+
+// tail keeps the end of what it reads, as an addition to a sentence.
+func tail(r *os.File) string {
+	var kept []byte
+	b := make([]byte, 4096)
+	for {
+		n, err := r.Read(b)
+		kept = append(kept, b[:n]...)
+		if more := len(kept) - mostOutput; more > 0 {
+			kept = append(kept[:0], kept[more:]...)
+		}
+		if err != nil {
+			break
+		}
+	}
+	words := strings.Join(strings.Fields(strings.ToValidUTF8(string(kept), "?")), " ")
+	if words == "" {
+		return ""
+	}
+	return ": " + words
+}

@@ -1,0 +1,168 @@
+package command
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/hamgr/hamgr/resources/internal/process"
+)
+
+// Marks in the environment of processes. Their value is the private directory, the one name that no other resource, node or
+// cluster on this host shares.
+const (
+	// dirVariable is in all that belongs to the service.
+	dirVariable = "HAMGR_DIR="
+	// actionVariable is in a command that looks or stops, and so does not belong to it.
+	actionVariable = "HAMGR_ACTION_DIR="
+)
+
+// kin are the processes that descend from one start: by the mark in their environment, by the session or process group of the
+// leader, by the control group of the unit, or as the child of one that descends.
+type kin struct {
+	mark   string
+	leader process.Process // zero if it is not known
+	unit   string          // of systemd; may be empty
+	reap   func(process.Process)
+}
+
+// members are all that belong to the service, whatever its token.
+func (c *command) members(rec record) ([]process.Process, error) { return c.kin(rec).find() }
+
+func (c *command) kin(rec record) kin {
+	k := kin{mark: dirVariable + c.dir, reap: c.exits.reap}
+	if rec.Boot == c.env.Boot { // else its numbers mean nothing any more
+		k.leader, k.unit = rec.process(), rec.Unit
+	}
+	return k
+}
+
+// find lists those that run now.
+func (k kin) find() ([]process.Process, error) {
+	all, err := process.All()
+	if err != nil {
+		return nil, fmt.Errorf("look for processes: %w", err)
+	}
+	ours := map[int]bool{}
+	for _, p := range all {
+		if exempt(p) {
+			continue
+		}
+		if k.inSession(p, all) || k.inUnit(p) || k.marked(p) {
+			ours[p.PID] = true
+		}
+	}
+	for grown := true; grown; {
+		grown = false
+		for _, p := range all {
+			if !ours[p.PID] && ours[p.Parent] && !exempt(p) {
+				ours[p.PID], grown = true, true
+			}
+		}
+	}
+	var running []process.Process
+	for _, p := range all {
+		switch {
+		case !ours[p.PID]:
+		case !p.Ended():
+			running = append(running, p)
+		case k.reap != nil:
+			k.reap(p)
+		}
+	}
+	return running, nil
+}
+
+// exempt are those that are never ended, whatever marks they bear.
+func exempt(p process.Process) bool {
+	return p.Kernel || p.PID == 1 || p.PID == os.Getpid()
+}
+
+// inSession reports whether p is the leader or in its session or group. The
+// kernel gives a PID away again only when no session or group bears it, so a younger process
+// with that PID means that these are a stranger's.
+func (k kin) inSession(p process.Process, all []process.Process) bool {
+	if k.leader.PID == 0 || p.Start < k.leader.Start || (p.Session != k.leader.PID && p.Group != k.leader.PID) {
+		return false
+	}
+	for _, q := range all {
+		if q.PID == k.leader.PID {
+			return q.Start == k.leader.Start
+		}
+	}
+	return true
+}
+
+// inUnit reports whether p is in the unit's control group, or in one below it.
+func (k kin) inUnit(p process.Process) bool {
+	if k.unit == "" {
+		return false
+	}
+	_, ok := groupOf(p, k.unit)
+	return ok
+}
+
+// marked looks for the mark in the environment. What this daemon may not read belongs to another
+// user, hence not to what it started, unless that changed its user: only a daemon that
+// runs as root sees those.
+func (k kin) marked(p process.Process) bool {
+	env, err := p.Environ()
+	if err != nil {
+		return false
+	}
+	mark := []byte(k.mark)
+	for entry := range bytes.SplitSeq(env, []byte{0}) {
+		if bytes.Equal(entry, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// groupOf gives the path of the unit's control group if p is in it: cgroups(7), "/proc files".
+func groupOf(p process.Process, unit string) (path string, ok bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
+	if err != nil {
+		return "", false
+	}
+	return parseGroup(b, unit)
+}
+
+// parseGroup reads lines of hierarchy, controllers and path. systemd's is the one without controllers, or named by it.
+func parseGroup(b []byte, unit string) (path string, ok bool) {
+	name := []byte("/" + unit)
+	for line := range bytes.Lines(b) {
+		parts := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(":"), 3)
+		if len(parts) != 3 || len(parts[1]) > 0 && !bytes.Equal(parts[1], []byte("name=systemd")) {
+			continue
+		}
+		begin := bytes.Index(parts[2], name)
+		if begin < 0 {
+			continue
+		}
+		if rest := parts[2][begin+len(name):]; len(rest) == 0 || rest[0] == '/' {
+			return string(parts[2][:begin+len(name)]), true
+		}
+	}
+	return "", false
+}
+
+// killGroup has the kernel kill the unit's whole control group at once, where it can (Linux 5.14, unified hierarchy); where it
+// cannot, they are killed one by one.
+func (k kin) killGroup() {
+	if k.unit == "" {
+		return
+	}
+	left, err := k.find()
+	if err != nil {
+		return
+	}
+	for _, p := range left {
+		if path, ok := groupOf(p, k.unit); ok {
+			_ = os.WriteFile(filepath.Join("/sys/fs/cgroup", path, "cgroup.kill"), []byte("1"), 0)
+			return
+		}
+	}
+}
