@@ -79,6 +79,7 @@ func (gs *groups) reconcile(ctx context.Context) {
 			gs.n.probes.look()
 			continue
 		}
+		r.maintained.set(maintained(s, r))
 		if why := gs.mustEnd(s, r, lonely); why != "" {
 			r.stop(why)
 		}
@@ -110,8 +111,19 @@ func (gs *groups) mustEnd(s *state.State, r *runner, lonely string) string {
 		return fmt.Sprintf("the grant with token %d is over", r.grant.Token)
 	case g.Grant.Phase == state.Stopping:
 		return g.Grant.StopReason
+	case maintained(s, r) != "":
+		return ""
 	}
 	return lonely
+}
+
+// maintained says why the cluster leaves a runner's group alone; empty if it does not.
+func maintained(s *state.State, r *runner) string {
+	g := s.Groups[r.group.Name]
+	if g == nil {
+		return ""
+	}
+	return s.GroupMaintained(g)
 }
 
 // quorumLossTimes is for how many detection times a node goes on without hearing a coordinator.
@@ -132,6 +144,7 @@ func (gs *groups) launch(ctx context.Context, name string, gr state.Grant) {
 	if gr.Phase == state.Stopping {
 		r.stop(gr.StopReason)
 	}
+	r.maintained.set(maintained(gs.n.replica.State(), r))
 	gs.runners[name] = r
 	gs.n.spawn(func() {
 		r.run(ctx)

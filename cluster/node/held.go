@@ -20,6 +20,7 @@ import (
 // it outlives the kernel, and a crash of the daemon loses no write.
 type held struct {
 	Token     uint64         `json:"token"`
+	Restarts  restarts       `json:"restarts_ns,omitempty"`
 	Resources []heldResource `json:"resources"`
 }
 
@@ -30,6 +31,7 @@ type heldResource struct {
 	StopTimeout     time.Duration   `json:"stop_timeout_ns"`
 	MonitorInterval time.Duration   `json:"monitor_interval_ns"`
 	MonitorTimeout  time.Duration   `json:"monitor_timeout_ns"`
+	OnFail          string          `json:"on_fail,omitempty"`
 	Options         json.RawMessage `json:"options"`
 }
 
@@ -41,15 +43,15 @@ func (n *Node) resourceDir(group, resource string) string {
 }
 
 // hold records what is about to be started.
-func (n *Node) hold(group string, token uint64, parts []*part) error {
-	h := held{Token: token}
+func (n *Node) hold(group string, token uint64, parts []*part, rs restarts) error {
+	h := held{Token: token, Restarts: rs}
 	for _, p := range parts {
 		options, err := json.Marshal(p.conf.Options)
 		if err != nil {
 			return fmt.Errorf("record what is started: %w", err)
 		}
 		c := p.conf
-		h.Resources = append(h.Resources, heldResource{c.Name, c.Kind, c.StartTimeout, c.StopTimeout, c.MonitorInterval, c.MonitorTimeout, options})
+		h.Resources = append(h.Resources, heldResource{c.Name, c.Kind, c.StartTimeout, c.StopTimeout, c.MonitorInterval, c.MonitorTimeout, c.OnFail, options})
 	}
 	b, err := json.Marshal(h)
 	if err != nil {
@@ -118,7 +120,7 @@ func (h *held) parts(n *Node, group string) ([]*part, error) {
 		}
 		conf := config.Resource{
 			Name: r.Name, Kind: r.Kind, StartTimeout: r.StartTimeout, StopTimeout: r.StopTimeout,
-			MonitorInterval: r.MonitorInterval, MonitorTimeout: r.MonitorTimeout, Options: kind.Options(),
+			MonitorInterval: r.MonitorInterval, MonitorTimeout: r.MonitorTimeout, OnFail: r.OnFail, Options: kind.Options(),
 		}
 		if err := json.Unmarshal(r.Options, conf.Options); err != nil {
 			return nil, fmt.Errorf("resource %s: %w", r.Name, err)
@@ -131,7 +133,10 @@ func (h *held) parts(n *Node, group string) ([]*part, error) {
 // part is one resource of a group, made for one grant.
 type part struct {
 	resources.Resource
-	conf   config.Resource
+	conf config.Resource
+	busy chan struct{} // holds one while a call is in flight
+	died bool          // it told its death since its last start
+
 	state  resources.State
 	detail string
 }
@@ -142,16 +147,16 @@ func buildParts(n *Node, group string, confs []config.Resource, token uint64) ([
 	for _, c := range confs {
 		dir := n.resourceDir(group, c.Name)
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, &resourceError{c.Name, err}
+			return nil, &resourceError{resource: c.Name, err: err}
 		}
 		res, err := c.Options.New(resources.Env{
 			Group: group, Resource: c.Name, Node: n.Self, Boot: n.Boot, Token: token,
 			Dir: dir, Log: n.Log.With("group", group, "resource", c.Name, "token", token),
 		})
 		if err != nil {
-			return nil, &resourceError{c.Name, err}
+			return nil, &resourceError{resource: c.Name, err: err}
 		}
-		parts = append(parts, &part{Resource: res, conf: c})
+		parts = append(parts, &part{Resource: res, conf: c, busy: make(chan struct{}, 1)})
 	}
 	return parts, nil
 }

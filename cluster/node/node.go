@@ -46,6 +46,7 @@ type Setup struct {
 	Network link.Network
 	Stores  *consensus.Stores
 	OnApply func(index uint64, before, after *state.State)
+	Uptime  func() time.Duration // since the kernel's start
 }
 
 // Node is one running daemon.
@@ -64,6 +65,7 @@ type Node struct {
 	peers      *peers
 	groups     *groups
 	probes     *probes
+	ready      *readiness
 
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -112,12 +114,14 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	n.peers = newPeers(n)
 	n.probes = newProbes(n)
 	n.groups = newGroups(n)
+	n.ready = newReadiness(n)
 	n.replica.onChange(n.wake)
 
 	n.spawn(func() { n.trust.watch(run) })
 	n.spawn(func() { n.coord.Run(run) })
 	n.spawn(func() { n.listen(run) })
 	n.spawn(func() { n.probes.run(run) })
+	n.spawn(func() { n.ready.run(run) })
 	greeting, hush := context.WithCancel(run)
 	n.hush, n.hushed = hush, make(chan struct{})
 	n.spawn(func() {

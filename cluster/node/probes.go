@@ -19,6 +19,7 @@ type probes struct {
 	n     *Node
 	again chan struct{}
 	news  chan struct{} // what was found has changed
+	calls calls
 
 	mu   sync.Mutex
 	done bool
@@ -31,7 +32,7 @@ const (
 )
 
 func newProbes(n *Node) *probes {
-	return &probes{n: n, again: make(chan struct{}, 1), news: make(chan struct{}, 1), last: map[string]string{}}
+	return &probes{n: n, again: make(chan struct{}, 1), news: make(chan struct{}, 1), calls: calls{}, last: map[string]string{}}
 }
 
 // ready reports whether the first look is over.
@@ -119,8 +120,9 @@ func (p *probes) lookAt(ctx context.Context, group string) string {
 	if err != nil {
 		return "cannot be looked at: " + err.Error()
 	}
+	p.calls.keep(group, parts)
 	for _, part := range parts {
-		s, detail, err := probe(ctx, part.Resource, probeLimit)
+		s, detail, err := part.look(ctx, probeLimit)
 		if p.n.groups.runner(group) != nil {
 			return ""
 		}

@@ -23,6 +23,10 @@ type runner struct {
 	out   *outbox
 	ended chan struct{}
 
+	maintained *maintenance
+	adopted    bool     // an earlier daemon of this boot started all of it
+	restarted  restarts // under this grant
+
 	mu      sync.Mutex
 	stopped chan struct{} // closed once the group has to stop
 	why     string
@@ -33,6 +37,7 @@ type runner struct {
 type resourceError struct {
 	resource string
 	err      error
+	verdict  state.Verdict // what the configuration wants to become of it
 }
 
 func (e *resourceError) Error() string { return e.resource + ": " + e.err.Error() }
@@ -43,9 +48,10 @@ func newRunner(n *Node, group string, gr state.Grant) *runner {
 	g, _ := n.configured(group)
 	return &runner{
 		n: n, group: g, grant: gr, log: log,
-		out:     newOutbox(n.peers.report, log),
-		ended:   make(chan struct{}),
-		stopped: make(chan struct{}),
+		out:        newOutbox(n.peers.report, log),
+		ended:      make(chan struct{}),
+		maintained: newMaintenance(),
+		stopped:    make(chan struct{}),
 	}
 }
 
@@ -125,7 +131,7 @@ func (r *runner) report(err error) *state.Report {
 	rep := &state.Report{Group: r.group.Name, Token: r.grant.Token, Node: r.n.Self, Boot: r.n.Boot, Session: r.n.session}
 	var re *resourceError
 	if errors.As(err, &re) {
-		rep.Resource, rep.Error = re.resource, re.err.Error()
+		rep.Resource, rep.Error, rep.Verdict = re.resource, re.err.Error(), re.verdict
 	} else if err != nil {
 		rep.Error = err.Error()
 	}
@@ -151,6 +157,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	var parts []*part
 	if h != nil {
 		parts, err = h.parts(r.n, r.group.Name)
+		r.restarted, r.adopted = h.Restarts, r.grant.Phase == state.Started
 	} else {
 		parts, err = r.fresh()
 	}
@@ -187,63 +194,6 @@ func (r *runner) clearAway(ctx context.Context, h *held) error {
 	return r.n.letGo(r.group.Name)
 }
 
-// serve starts the resources and watches over them. It returns with the failure that ends the
-// group here, or with the error of ctx.
-func (r *runner) serve(ctx context.Context) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err := r.n.hold(r.group.Name, r.grant.Token, r.parts); err != nil {
-		return err
-	}
-	restarts := 0
-	from := 0
-	for {
-		if err := r.startFrom(ctx, from); err != nil {
-			return err
-		}
-		r.out.send(state.Command{Started: r.report(nil)})
-		failed, err := r.watch(ctx)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if restarts >= r.group.Restarts {
-			return err
-		}
-		// A node that stood still may not hold the grant any more: it asks before it starts anything.
-		if err := r.n.trust.wait(ctx); err != nil {
-			return err
-		}
-		restarts++
-		r.log.Warn("resource restarts in place", "node", r.n.Self, "restart", restarts, "of", r.group.Restarts, "err", err)
-		for i := len(r.parts) - 1; i >= failed; i-- {
-			if err := r.stopPart(ctx, r.parts[i]); err != nil {
-				return &resourceError{r.parts[i].conf.Name, fmt.Errorf("stop: %w", err)}
-			}
-		}
-		from = failed
-	}
-}
-
-func (r *runner) startFrom(ctx context.Context, from int) error {
-	for _, p := range r.parts[from:] {
-		began := time.Now()
-		within, cancel := context.WithTimeout(ctx, p.conf.StartTimeout)
-		err := p.Start(within)
-		cancel()
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if err != nil {
-			r.note(p, resources.Failed, err.Error())
-			return &resourceError{p.conf.Name, fmt.Errorf("start: %w", err)}
-		}
-		r.note(p, resources.Active, "")
-		r.log.Info("resource started", "node", r.n.Self, "resource", p.conf.Name, "took", time.Since(began).Round(time.Millisecond))
-	}
-	return nil
-}
-
 // stopAll stops the resources in reverse order, and again until all are certainly
 // inactive. A stop that fails is reported: it gets this node fenced.
 func (r *runner) stopAll(ctx context.Context) {
@@ -260,7 +210,7 @@ func (r *runner) stopAll(ctx context.Context) {
 			continue
 		}
 		r.log.Error("resource does not stop", "node", r.n.Self, "resource", p.conf.Name, "err", err)
-		r.out.send(state.Command{StopFailed: r.report(&resourceError{p.conf.Name, fmt.Errorf("stop: %w", err)})})
+		r.out.send(state.Command{StopFailed: r.report(&resourceError{resource: p.conf.Name, err: fmt.Errorf("stop: %w", err)})})
 		if !sleep(ctx, again) {
 			return
 		}
@@ -276,7 +226,7 @@ func (r *runner) stopAll(ctx context.Context) {
 func (r *runner) stopPart(ctx context.Context, p *part) error {
 	within, cancel := context.WithTimeout(ctx, p.conf.StopTimeout)
 	defer cancel()
-	if err := p.Stop(within); err != nil {
+	if err := p.call(within, p.Stop); err != nil {
 		r.note(p, resources.Unknown, err.Error())
 		return err
 	}
@@ -284,10 +234,12 @@ func (r *runner) stopPart(ctx context.Context, p *part) error {
 	return nil
 }
 
-func (r *runner) note(p *part, s resources.State, detail string) {
+// note keeps how a resource is, for those who ask, and gives how it was.
+func (r *runner) note(p *part, s resources.State, detail string) (was resources.State) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p.state, p.detail = s, detail
+	was, p.state, p.detail = p.state, s, detail
+	return was
 }
 
 // sleep waits, and reports false if ctx ended first.

@@ -1,0 +1,133 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/resources"
+)
+
+// serve starts the resources and watches over them. It returns with the failure that ends the
+// group here, or with the error of ctx.
+func (r *runner) serve(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err := r.n.hold(r.group.Name, r.grant.Token, r.parts, r.restarted); err != nil {
+		return err
+	}
+	if !r.adopted {
+		if err := r.startFrom(ctx, 0); err != nil {
+			return err
+		}
+		r.out.send(state.Command{Started: r.report(nil)})
+	}
+	look := r.adopted
+	for {
+		f, err := r.watchOver(ctx, look)
+		if err != nil {
+			return err
+		}
+		look = true
+		onFail := r.parts[f.index].onFail()
+		if onFail == config.OnFailRestart && r.mayRestart() {
+			// A node that stood still may not hold the grant any more: it asks before it starts anything.
+			if err := r.n.trust.wait(ctx); err != nil {
+				return err
+			}
+		} else {
+			onFail = config.OnFailMove
+		}
+		// What was seen may be an operator's work in a maintenance that has begun since.
+		if why, _ := r.maintained.now(); why != "" {
+			continue
+		}
+		if onFail == config.OnFailMove {
+			return f.err
+		}
+		if err := r.restart(ctx, f); err != nil {
+			return err
+		}
+		look = false
+	}
+}
+
+// onFail is what becomes of a failure while the resource runs. Those who recorded nothing knew of nothing but restarts.
+func (p *part) onFail() string {
+	if p.conf.OnFail == "" {
+		return config.OnFailRestart
+	}
+	return p.conf.OnFail
+}
+
+// failure is the error of the resource, with what the configuration wants to become of it.
+func (p *part) failure(err error) *resourceError {
+	verdicts := map[string]state.Verdict{config.OnFailStop: state.Halt, config.OnFailFence: state.Fence}
+	return &resourceError{p.conf.Name, err, verdicts[p.onFail()]}
+}
+
+// mayRestart reports whether one more restart in place is within the bounds.
+func (r *runner) mayRestart() bool {
+	return len(r.restarted.within(r.group.RestartWindow, r.n.uptime())) < r.group.Restarts
+}
+
+// restart stops the failed resource and all that were started after it, and starts them again.
+func (r *runner) restart(ctx context.Context, f *failure) error {
+	now := r.n.uptime()
+	r.restarted = append(r.restarted.within(r.group.RestartWindow, now), now)
+	r.log.Warn("resource restarts in place", "node", r.n.Self, "restart", len(r.restarted), "of", r.group.Restarts, "err", f.err)
+	if err := r.n.hold(r.group.Name, r.grant.Token, r.parts, r.restarted); err != nil {
+		return err // the next daemon would not know of it
+	}
+	for i := len(r.parts) - 1; i >= f.index; i-- {
+		if err := r.stopPart(ctx, r.parts[i]); err != nil {
+			return &resourceError{resource: r.parts[i].conf.Name, err: fmt.Errorf("stop: %w", err)}
+		}
+	}
+	return r.startFrom(ctx, f.index)
+}
+
+func (r *runner) startFrom(ctx context.Context, from int) error {
+	for _, p := range r.parts[from:] {
+		began := time.Now()
+		err := r.startPart(ctx, p)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			r.note(p, resources.Failed, err.Error())
+			return err
+		}
+		r.note(p, resources.Active, "")
+		r.log.Info("resource started", "node", r.n.Self, "resource", p.conf.Name, "took", time.Since(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// startPart starts one resource, unless it says beforehand whose fault it is that it would not start. It is asked in
+// its turn, not before: what it needs may come with those that are started before it. What was not started is stopped
+// or fenced for nobody's sake: such a fault only has the group tried elsewhere.
+func (r *runner) startPart(ctx context.Context, p *part) error {
+	ctx, cancel := context.WithTimeout(ctx, p.conf.StartTimeout)
+	defer cancel()
+	switch err := p.check(ctx, p.conf.StartTimeout/4); {
+	case isFault(err):
+		return &resourceError{resource: p.conf.Name, err: fmt.Errorf("not started: %w", err)}
+	case err != nil && ctx.Err() == nil:
+		r.log.Info("resource cannot be checked before its start", "node", r.n.Self, "resource", p.conf.Name, "err", err)
+	}
+	p.died = false
+	if err := p.call(ctx, p.Start); err != nil {
+		return p.failure(fmt.Errorf("start: %w", err))
+	}
+	return nil
+}
+
+// isFault reports whether an error says whose fault it is.
+func isFault(err error) bool {
+	return errors.Is(err, resources.ErrSetup) || errors.Is(err, resources.ErrNode) || errors.Is(err, resources.ErrElsewhere)
+}
