@@ -1,6 +1,6 @@
 # make          build bin/hamgr
 # make test     everything that the tests need, then all tests under the race detector
-# make check    what CI runs: formatting, module files, vet, linter, tests, fuzzing, the demo, the systemd unit
+# make check    what CI runs: formatting, module files, vet, linter, tests, fuzzing, the demo, the systemd unit, whole hosts
 GO          ?= go
 FUZZTIME    ?= 50000x
 FAILOVERS   ?= 20
@@ -9,7 +9,7 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export CGO_ENABLED = 0
 
-.PHONY: build test deps fmt tidy vet lint fuzz demo bench systemd check clean
+.PHONY: build test deps fmt tidy vet lint fuzz demo bench systemd hosts check clean
 
 build:
 	$(GO) build -trimpath -o bin/hamgr ./cmd/hamgr
@@ -38,12 +38,12 @@ tidy:
 
 vet:
 	$(GO) vet ./...
-	$(GO) vet -tags systemdhost ./resources/systemd
+	$(GO) vet -tags systemdhost ./resources/systemd ./e2e/hosts
 	cd agents/redfish/independent && $(GO) vet ./...
 
 lint:
 	$(GO) run $(STATICCHECK) ./...
-	$(GO) run $(STATICCHECK) -tags systemdhost ./resources/systemd
+	$(GO) run $(STATICCHECK) -tags systemdhost ./resources/systemd ./e2e/hosts
 
 # Each fuzz target for FUZZTIME: long enough to run the corpus and to notice a parser that falls over at once. A number
 # of runs, not seconds: at the end of its time the Go fuzzer now and then fails with "context deadline exceeded" although
@@ -72,7 +72,12 @@ systemd: build
 	@e2e/deps.sh systemd
 	e2e/systemd/test.sh bin/hamgr
 
-check: fmt tidy vet build lint test fuzz demo systemd
+# Root only: clusters of hosts with a real systemd, a shared disk, and a BMC and a PDU that cut their power. Two minutes.
+hosts:
+	@e2e/deps.sh systemd
+	$(GO) test -tags systemdhost -count 1 -timeout 10m ./e2e/hosts
+
+check: fmt tidy vet build lint test fuzz demo systemd hosts
 
 clean:
 	rm -rf bin

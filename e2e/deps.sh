@@ -1,7 +1,7 @@
 #!/bin/bash
 # deps.sh [systemd]   installs what the tests need beside Go, where it can (Debian and its kin, as root), and says
 # what they need where it cannot. With everything there it changes nothing and needs no network.
-# `systemd` adds what the test with a real systemd needs.
+# `systemd` adds what the tests with a real systemd need.
 set -euo pipefail
 export PATH=$PATH:/usr/sbin:/sbin
 
@@ -26,11 +26,11 @@ rsync:rsync:the same
 ps:procps:the same'
 if [ "${1:-}" = systemd ]; then
     need="$need
-mmdebstrap:mmdebstrap:the root of the host that runs hamgr.service
-unshare:util-linux:the namespaces of that host
-nsenter:util-linux:the namespaces of that host
-setpriv:util-linux:the namespaces of that host
-ip:iproute2:the network of that host"
+mmdebstrap:mmdebstrap:the root of the hosts that run hamgr.service
+unshare:util-linux:the namespaces of those hosts
+nsenter:util-linux:the namespaces of those hosts
+setpriv:util-linux:the namespaces of those hosts
+ip:iproute2:the network of those hosts"
 fi
 
 missing=() packages=()

@@ -217,6 +217,11 @@ func (h *host) bootID() string {
 
 // journal is what the host has logged, in all boots, also when it is off. Its times are those of the kernel that all share.
 func (h *host) journal(args ...string) string {
-	out, _ := exec.Command("journalctl", append([]string{"-D", filepath.Join(h.dir, "upper/var/log/journal"), "--no-pager"}, args...)...).CombinedOutput()
+	// By the journalctl of the hosts: the machine may have none.
+	script := `mount --bind "$1" "$2/mnt" && cd / && exec chroot "$2" /usr/bin/journalctl --no-pager -D /mnt "${@:3}"`
+	out, err := exec.Command("unshare", append([]string{"--mount", "bash", "-c", script, "journal", filepath.Join(h.dir, "upper/var/log/journal"), h.l.root}, args...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("%s%v", out, err)
+	}
 	return string(out)
 }
