@@ -4,25 +4,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // heldBy names who on this host has the block device for itself, in whatever mount
 // namespace; nobody is "". The kernel's word decides: it refuses a second exclusive opening
-// (O_EXCL of open(2)), even while a mount is still being made. A loop device is the one
-// user that claims nothing of what is below it.
+// (O_EXCL of open(2)), even while a mount is still being made.
 func (s source) heldBy() (string, error) {
 	name := sysName(s.dev)
 	if name == "" {
 		return "", nil // it has left this host
-	}
-	if loop := loopOn(s.dev); loop != "" {
-		return "the loop device " + loop, nil
 	}
 	claimed, err := claimed(s.path)
 	if err != nil || !claimed {
@@ -80,15 +73,16 @@ func isSwap(dev uint64) bool {
 	return false
 }
 
+// loopOn gives a loop device that is set up on the block device: the one user that claims nothing of what is below it.
 func loopOn(dev uint64) string {
-	files, _ := filepath.Glob("/sys/class/block/loop*/loop/backing_file")
-	for _, file := range files {
-		b, err := os.ReadFile(file)
-		if err != nil {
+	names, _ := os.ReadDir("/sys/class/block")
+	for _, n := range names {
+		if !strings.HasPrefix(n.Name(), "loop") {
 			continue
 		}
-		if n, ok := blockNumber(strings.TrimSuffix(string(b), "\n")); ok && n == dev {
-			return strings.Split(file, "/")[4]
+		b, _ := os.ReadFile("/sys/class/block/" + n.Name() + "/loop/backing_file")
+		if at, ok := blockNumber(strings.TrimSuffix(string(b), "\n")); ok && at == dev {
+			return n.Name()
 		}
 	}
 	return ""
@@ -105,14 +99,11 @@ func blockNumber(path string) (uint64, bool) {
 
 // mountedAnywhere looks through the mount namespaces of all processes.
 func (s source) mountedAnywhere() string {
-	all, err := process.All()
-	if err != nil {
-		return ""
-	}
-	for _, n := range namespaces(all) {
+	all, _ := namespaces()
+	for _, n := range all {
 		for _, e := range n.table() {
 			if s.holds(e) {
-				return fmt.Sprintf("a mount: %s in the mount namespace of %s", e, n.of)
+				return fmt.Sprintf("a mount: %s in %s", e, n)
 			}
 		}
 	}

@@ -36,10 +36,6 @@ func TestHolders(t *testing.T) {
 			run(t, "swapon", "--priority", "0", device)
 			return func() { run(t, "swapoff", device) }
 		}},
-		"loop device": {"the loop device loop", func(t *testing.T, device string) func() {
-			above := run(t, "losetup", "--find", "--show", device)
-			return func() { run(t, "losetup", "--detach", above) }
-		}},
 		"program": {"opened it exclusively", func(t *testing.T, device string) func() {
 			fd, err := unix.Open(device, unix.O_RDONLY|unix.O_EXCL, 0)
 			if err != nil {
@@ -83,4 +79,17 @@ func TestHolders(t *testing.T) {
 			mustStop(t, f)
 		})
 	}
+}
+
+// A loop device claims nothing of what it is on; it is found all the same.
+func TestLoopDeviceAbove(t *testing.T) {
+	f := unmounted(t, Options{Device: disk(t), Mountpoint: t.TempDir(), Fstype: "ext4"})
+	loop(t, f.opts.Device)
+	if err := wantError(f.Start(deadline(t, 10*time.Second)), resources.ErrElsewhere, "losetup --detach"); err != nil {
+		t.Error(err)
+	}
+	if err := wantError(f.Check(deadline(t, 10*time.Second)), resources.ErrElsewhere, "losetup --detach"); err != nil {
+		t.Error(err)
+	}
+	mustStop(t, f)
 }

@@ -68,7 +68,7 @@ func ownNamespace() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	return unix.Mount("proc", "/proc", "proc", 0, "")
+	return errors.Join(unix.Mount("proc", "/proc", "proc", 0, ""), fakePrograms())
 }
 
 // useMount holds a mount in one way, says so, and waits to be ended.

@@ -75,6 +75,11 @@ func (f *filesystem) mayMount(v view) error {
 	case v.holder != "":
 		return fmt.Errorf("%w: the device is held by %s", resources.ErrElsewhere, v.holder)
 	}
+	if v.block {
+		if loop := loopOn(v.dev); loop != "" {
+			return fmt.Errorf("%w: the loop device %s is set up on it; release it with: losetup --detach /dev/%s", resources.ErrElsewhere, loop, loop)
+		}
+	}
 	info, err := os.Lstat(f.opts.Mountpoint)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && f.opts.CreateMountpoint:

@@ -14,24 +14,43 @@ import (
 
 // namespace is a mount namespace, and one of its processes.
 type namespace struct {
-	id string
-	of process.Process
+	id  string
+	pid int
+}
+
+// String names it for operators.
+func (n namespace) String() string {
+	p, err := process.Look(n.pid)
+	if err != nil {
+		p = process.Process{PID: n.pid, Name: "gone"}
+	}
+	return "the mount namespace of " + p.String()
 }
 
 // namespaces lists one process of each.
-func namespaces(all []process.Process) []namespace {
+func namespaces() ([]namespace, error) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return nil, err
+	}
 	var found []namespace
-	seen := map[string]bool{}
-	for _, p := range all {
-		if p.Kernel {
+	seen := map[string]bool{"": true}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
 			continue
 		}
-		if id := namespaceOf(p.PID); id != "" && !seen[id] {
+		if id := namespaceOf(pid); !seen[id] {
 			seen[id] = true
-			found = append(found, namespace{id, p})
+			found = append(found, namespace{id, pid})
 		}
 	}
-	return found
+	return found, nil
 }
 
 func namespaceOf(pid int) string {
@@ -41,7 +60,7 @@ func namespaceOf(pid int) string {
 
 // table is empty if the namespace has gone meanwhile.
 func (n namespace) table() []entry {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(n.of.PID) + "/mountinfo")
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/mountinfo")
 	if err != nil {
 		return nil
 	}
@@ -57,10 +76,14 @@ type copied struct {
 
 // copies finds what other mount namespaces took along of a mount when they were made: the same part of the same
 // file system at the same path. What is mounted at another path there was mounted by somebody, and is left alone.
-func copies(all []process.Process, mount entry) []copied {
+func copies(mount entry) ([]copied, error) {
 	own := namespaceOf(os.Getpid())
+	all, err := namespaces()
+	if err != nil {
+		return nil, fmt.Errorf("look for mount namespaces: %w", err)
+	}
 	var found []copied
-	for _, n := range namespaces(all) {
+	for _, n := range all {
 		if n.id == own {
 			continue
 		}
@@ -70,7 +93,7 @@ func copies(all []process.Process, mount entry) []copied {
 			}
 		}
 	}
-	return found
+	return found, nil
 }
 
 func isCopy(e, mount entry) bool {
@@ -79,13 +102,13 @@ func isCopy(e, mount entry) bool {
 
 // unmountCopies unmounts them. One that is in use stays (EBUSY).
 func unmountCopies(mount entry) error {
-	all, err := process.All()
+	all, err := copies(mount)
 	if err != nil {
-		return fmt.Errorf("look for processes: %w", err)
+		return err
 	}
-	for _, c := range copies(all, mount) {
+	for _, c := range all {
 		if err := c.unmount(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("unmount %s, left in the mount namespace of %s: %w", c.entry, c.in.of, err)
+			return fmt.Errorf("unmount %s, left in %s: %w", c.entry, c.in, err)
 		}
 	}
 	return nil
@@ -114,12 +137,12 @@ func (c copied) unmount() error {
 }
 
 func (c copied) enterAndUnmount() error {
-	fd, err := unix.Open("/proc/"+strconv.Itoa(c.in.of.PID)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open("/proc/"+strconv.Itoa(c.in.pid)+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	if namespaceOf(c.in.of.PID) != c.in.id {
+	if namespaceOf(c.in.pid) != c.in.id {
 		return os.ErrNotExist // the PID is another process's by now
 	}
 	if err := errors.Join(unix.Unshare(unix.CLONE_FS), unix.Setns(fd, unix.CLONE_NEWNS)); err != nil {

@@ -156,7 +156,7 @@ func (f *filesystem) released(ctx context.Context, v view, last *entry) error {
 			return fmt.Errorf("it cannot be told whether %s is of %s, which has vanished or was replaced", v.top, f.opts.Device)
 		case len(v.elsewhere) > 0:
 			return fmt.Errorf("the device is still mounted: %s", v.elsewhere[0])
-		case copies:
+		case copies && (v.holder != "" || !v.block): // a disk that nobody holds has none
 			if err := f.unmountCopies(ctx, *last); err != nil {
 				return err
 			}

@@ -16,19 +16,23 @@ import (
 // took along; with gone, by such copies only, as the mount's ID may be another's by now. Paths of
 // what they hold are never compared. The daemon and the init process are left out, whatever they hold.
 func users(mount entry, gone bool) ([]process.Process, error) {
-	all, err := process.All()
-	if err != nil {
-		return nil, fmt.Errorf("look for processes: %w", err)
-	}
 	w := wanted{dev: mount.dev, ids: map[uint64]bool{}}
 	if !gone {
 		w.ids[mount.id] = true
 	}
-	for _, c := range copies(all, mount) {
+	left, err := copies(mount)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range left {
 		w.ids[c.id] = true
 	}
 	if len(w.ids) == 0 {
 		return nil, nil
+	}
+	all, err := process.All()
+	if err != nil {
+		return nil, fmt.Errorf("look for processes: %w", err)
 	}
 	var found []process.Process
 	for _, p := range all {
