@@ -45,8 +45,10 @@ type Backend interface {
 	// FenceHistory gives the operations against node that are remembered. An empty node means all.
 	FenceHistory(ctx context.Context, node string) (FenceHistory, error)
 
-	// SetNode has the coordinator commit what a node may be used for. Its errors are those of Fence.
-	SetNode(ctx context.Context, req NodeRequest) (NodeResult, error)
+	// Change has the coordinator commit what is to become of a node, a group, or the cluster, and tells what comes
+	// of it; a dry run only tells. ErrUnsafe also means that what is wished for cannot be at present; else its
+	// errors are those of Fence.
+	Change(ctx context.Context, req ChangeRequest) (ChangeResult, error)
 }
 
 // NodeBackend is what the daemon answers to the other nodes of the cluster. peer is the

@@ -81,28 +81,36 @@ func (c *Client) FenceHistory(ctx context.Context, node string) (FenceHistory, e
 	return h, c.get(ctx, pathHistory+"?node="+url.QueryEscape(node), &h)
 }
 
-// SetNode asks for Backend.SetNode. Once the request is on its way, a broken connection is
-// ErrUnknownOutcome.
-func (c *Client) SetNode(ctx context.Context, req NodeRequest) (NodeResult, error) {
+// Change asks for Backend.Change. Once the request is on its way, a broken connection is
+// ErrUnknownOutcome; a dry run changes nothing whatever becomes of it.
+func (c *Client) Change(ctx context.Context, req ChangeRequest) (ChangeResult, error) {
 	if err := req.Validate(); err != nil {
-		return NodeResult{}, err
+		return ChangeResult{}, err
 	}
 	body, err := json.Marshal(req)
 	if err != nil {
-		return NodeResult{}, fmt.Errorf("encode the request: %w", err)
+		return ChangeResult{}, fmt.Errorf("encode the request: %w", err)
 	}
-	resp, err := c.do(ctx, http.MethodPost, pathNode, body)
+	r, err := c.change(ctx, body)
+	if e := (*Error)(nil); req.DryRun && errors.As(err, &e) && e.Code == ErrUnknownOutcome {
+		e.Code, e.Message, e.Hint = ErrTimeout, "the daemon did not answer: "+e.Message, ""
+	}
+	return r, err
+}
+
+func (c *Client) change(ctx context.Context, body []byte) (ChangeResult, error) {
+	resp, err := c.do(ctx, http.MethodPost, pathChange, body)
 	if err != nil {
-		return NodeResult{}, err
+		return ChangeResult{}, err
 	}
 	defer resp.Body.Close()
 	answer, err := readLimited(resp.Body, maxStatus)
 	if err != nil {
-		return NodeResult{}, unknownOutcome(ctx, err)
+		return ChangeResult{}, unknownOutcome(ctx, err)
 	}
-	var r NodeResult
+	var r ChangeResult
 	if err := json.Unmarshal(answer, &r); err != nil {
-		return NodeResult{}, &Error{Code: ErrUnknownOutcome, Message: "the daemon's answer is not understood: " + err.Error(), cause: err}
+		return ChangeResult{}, &Error{Code: ErrUnknownOutcome, Message: "the daemon's answer is not understood: " + err.Error(), cause: err}
 	}
 	return r, nil
 }

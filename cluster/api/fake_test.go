@@ -20,7 +20,7 @@ type fake struct {
 	fence       func(context.Context, FenceRequest, func(FenceEvent)) (FenceResult, error)
 	fenceTest   func(context.Context, string) (FenceTest, error)
 	history     func(context.Context, string) (FenceHistory, error)
-	setNode     func(context.Context, NodeRequest) (NodeResult, error)
+	change      func(context.Context, ChangeRequest) (ChangeResult, error)
 	call        func(ctx context.Context, peer, verb string, body []byte) ([]byte, error)
 	forwarded   func(ctx context.Context, peer string, req FenceRequest, observe func(FenceEvent)) (FenceResult, error)
 }
@@ -48,8 +48,8 @@ func (f fake) FenceHistory(ctx context.Context, node string) (FenceHistory, erro
 	return f.history(ctx, node)
 }
 
-func (f fake) SetNode(ctx context.Context, req NodeRequest) (NodeResult, error) {
-	return f.setNode(ctx, req)
+func (f fake) Change(ctx context.Context, req ChangeRequest) (ChangeResult, error) {
+	return f.change(ctx, req)
 }
 
 func (f fake) Call(ctx context.Context, peer, verb string, body []byte) ([]byte, error) {

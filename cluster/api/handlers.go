@@ -14,7 +14,7 @@ const (
 	pathFence       = "/v1/fence"
 	pathFenceTest   = "/v1/fence-test"
 	pathHistory     = "/v1/fence-history"
-	pathNode        = "/v1/node"
+	pathChange      = "/v1/change"
 	pathCall        = "/node/v1/" // and the verb
 )
 
@@ -34,6 +34,18 @@ const (
 // Operator is the face that the unix socket serves.
 func Operator(b Backend) Face {
 	return Face{[]route{
+		{"POST", pathChange, maxRequest, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
+			req, err := changeRequest(r)
+			if err != nil {
+				return err
+			}
+			result, err := b.Change(ctx, req)
+			if err != nil {
+				return err
+			}
+			result.Schema = Schema
+			return writeJSON(w, result)
+		}},
 		{"POST", pathFence, maxRequest, longestFence, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 			req, err := fenceRequest(r)
 			if err != nil {
@@ -70,18 +82,6 @@ func Operator(b Backend) Face {
 			}
 			test.Schema = Schema
 			return writeJSON(w, test)
-		}},
-		{"POST", pathNode, maxRequest, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-			req, err := nodeRequest(r)
-			if err != nil {
-				return err
-			}
-			result, err := b.SetNode(ctx, req)
-			if err != nil {
-				return err
-			}
-			result.Schema = Schema
-			return writeJSON(w, result)
 		}},
 		{"GET", pathStatus, 0, longestRead, func(ctx context.Context, w http.ResponseWriter, _ *http.Request) error {
 			status, err := b.Status(ctx)
@@ -139,13 +139,18 @@ func fenceRequest(r *http.Request) (FenceRequest, error) {
 	return decodeFenceRequest(body)
 }
 
-func nodeRequest(r *http.Request) (req NodeRequest, err error) {
+func changeRequest(r *http.Request) (ChangeRequest, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return req, fmt.Errorf("read the request: %w", err)
+		return ChangeRequest{}, fmt.Errorf("read the request: %w", err)
 	}
+	return decodeChangeRequest(body)
+}
+
+func decodeChangeRequest(body []byte) (ChangeRequest, error) {
+	var req ChangeRequest
 	if err := decodeStrict(body, &req); err != nil {
-		return req, err
+		return ChangeRequest{}, err
 	}
 	return req, req.Validate()
 }

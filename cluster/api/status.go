@@ -22,6 +22,8 @@ type Status struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Tolerates is how many more voters may fail right now before quorum is lost.
 	Tolerates int `json:"tolerates"`
+	// Maintenance: an operator has all of the cluster left alone.
+	Maintenance bool `json:"maintenance"`
 
 	Nodes      []NodeStatus  `json:"nodes"`
 	Groups     []GroupStatus `json:"groups"`
@@ -62,6 +64,8 @@ type NodeStatus struct {
 	FenceOp uint64 `json:"fence_op,omitempty"`
 	// Standby: an operator keeps the node from holding groups.
 	Standby bool `json:"standby"`
+	// Maintenance: an operator has the node, and what it holds, left alone.
+	Maintenance bool `json:"maintenance"`
 	// Quarantine says why, and for how long, the node is left off or kept from holding groups.
 	Quarantine string `json:"quarantine,omitempty"`
 }
@@ -89,7 +93,7 @@ type FencingStatus struct {
 
 // The states of a group.
 const (
-	GroupStopped  = "stopped"
+	GroupStopped  = "stopped" // disabled by an operator
 	GroupStarting = "starting"
 	GroupRunning  = "running"
 	GroupStopping = "stopping"
@@ -107,6 +111,30 @@ type GroupStatus struct {
 	Since     time.Time        `json:"since,omitzero"`
 	Detail    string           `json:"detail,omitempty"`
 	Resources []ResourceStatus `json:"resources,omitempty"`
+
+	// Disabled: an operator has it run nowhere.
+	Disabled bool `json:"disabled"`
+	// Halted is the failure for which it was stopped everywhere, as the resource's on_fail says.
+	Halted string `json:"halted,omitempty"`
+	// Maintenance says what keeps the cluster from touching it: an operator's word on it, its node, or the cluster.
+	Maintenance string `json:"maintenance,omitempty"`
+	// Wish is where an operator wants it, and for how much longer, in words.
+	Wish  string     `json:"wish,omitempty"`
+	Rules GroupRules `json:"rules"`
+}
+
+// GroupRules is what the configuration says of where and when a group runs, as the cluster goes by it.
+type GroupRules struct {
+	Prefer []string `json:"prefer,omitempty"` // members, best first
+	Allow  []string `json:"allow,omitempty"`  // the only members; absent for all
+	After  []string `json:"after,omitempty"`  // groups that must run first
+	With   []string `json:"with,omitempty"`   // groups on whose node it runs
+	Apart  []string `json:"apart,omitempty"`  // groups that are never on its node
+	Weight int      `json:"weight"`
+	// Failback is "never", "always", or a part of the day ("22:00-05:30").
+	Failback string `json:"failback"`
+	// FailureExpiryMS is after how long a failure no longer keeps it from a node; 0 is never.
+	FailureExpiryMS int64 `json:"failure_expiry_ms"`
 }
 
 // ResourceStatus is one resource as its node last reported it.

@@ -19,7 +19,7 @@ import (
 const (
 	verbOutlook = "outlook" // nothing -> outlook
 	verbTest    = "test"    // testRequest -> []api.DeviceHealth, read now
-	verbSetNode = "node"    // api.NodeRequest -> api.NodeResult
+	verbChange  = "change"  // api.ChangeRequest -> changed
 )
 
 type testRequest struct {
@@ -32,22 +32,16 @@ func (b backend) FenceTest(ctx context.Context, node string) (api.FenceTest, err
 		return api.FenceTest{}, b.unknownNode(node)
 	}
 	t := api.FenceTest{Node: node, Devices: []api.DeviceHealth{}}
-	return t, b.throughCoordinator(ctx, verbTest, testRequest{node}, &t.Devices)
+	_, err := b.throughCoordinator(ctx, verbTest, testRequest{node}, &t.Devices)
+	return t, err
 }
 
-// SetNode has the coordinator commit what a node may be used for.
-func (b backend) SetNode(ctx context.Context, req api.NodeRequest) (api.NodeResult, error) {
-	if _, ok := b.n.Config.Node(req.Node); !ok {
-		return api.NodeResult{}, b.unknownNode(req.Node)
-	}
-	var r api.NodeResult
-	return r, b.throughCoordinator(ctx, verbSetNode, req, &r)
-}
-
-// throughCoordinator asks the coordinator, wherever it is, while the leadership moves too.
-func (b backend) throughCoordinator(ctx context.Context, verb string, question, result any) error {
+// throughCoordinator asks the coordinator, wherever it is, while the leadership moves too. repeated says that the
+// question went out before, and that the answer to that was lost.
+func (b backend) throughCoordinator(ctx context.Context, verb string, question, result any) (repeated bool, err error) {
 	d := b.n.Config.Cluster.DetectionTime
 	patience := time.Now().Add(2 * d)
+	var lost error
 	for {
 		name, known := b.n.replicated.Coordinator()
 		err := error(coordinator.ErrNotCoordinator)
@@ -55,21 +49,24 @@ func (b backend) throughCoordinator(ctx context.Context, verb string, question, 
 		case known && name == b.n.Self:
 			var a answer
 			if a, err = b.coordinated(ctx, b.n.Self, verb, mustMarshal(question)); err == nil {
-				return json.Unmarshal(a.Body, result)
+				err = json.Unmarshal(a.Body, result)
 			}
 		case known:
 			err = b.n.peers.tell(ctx, name, verb, question, result)
 		}
+		if errors.Is(err, errTransport) && !errors.Is(err, api.ErrUnreachable) {
+			lost = err
+		}
 		switch {
 		case err == nil:
-			return nil
+			return lost != nil, nil
 		case !errors.Is(err, coordinator.ErrNotCoordinator) && !errors.Is(err, errTransport):
-			return verdict(err)
+			return lost != nil, verdict(err)
 		case time.Now().After(patience), !sleep(ctx, d/10):
-			if errors.Is(err, errTransport) {
-				return &api.Error{Code: api.ErrUnknownOutcome, Message: err.Error(), Hint: "hamgr status shows whether it was done"}
+			if lost != nil {
+				return true, &api.Error{Code: api.ErrUnknownOutcome, Message: lost.Error(), Hint: "hamgr status shows whether it was done"}
 			}
-			return noCoordinator()
+			return false, noCoordinator()
 		}
 	}
 }
@@ -82,7 +79,7 @@ func verdict(err error) error {
 		return err
 	case errors.Is(err, state.ErrUnknown):
 		return &api.Error{Code: api.ErrNotFound, Message: err.Error()}
-	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrSuperseded):
+	case errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrSuperseded), errors.Is(err, scheduler.ErrImpossible):
 		return &api.Error{Code: api.ErrUnsafe, Message: err.Error()}
 	}
 	return err
@@ -101,32 +98,10 @@ func (b backend) coordinated(ctx context.Context, peer, verb string, body []byte
 			seen, err := b.n.coord.TestDevices(ctx, r.Node)
 			return deviceHealth(seen), err
 		})
-	case verbSetNode:
-		return asked(body, func(r api.NodeRequest) (any, error) {
-			if r.By == "" || r.By == state.ByCluster {
-				r.By = "operator"
-			}
-			if peer != b.n.Self {
-				r.By += " on " + peer
-			}
-			return b.setNode(ctx, r)
-		})
+	case verbChange:
+		return asked(body, func(r api.ChangeRequest) (any, error) { return b.change(ctx, peer, r) })
 	}
 	return answer{}, fmt.Errorf("verb %q: %w", verb, api.ErrNotFound)
-}
-
-func (b backend) setNode(ctx context.Context, r api.NodeRequest) (api.NodeResult, error) {
-	res := api.NodeResult{Node: r.Node, Standby: r.Standby}
-	if n := b.n.replica.State().Nodes[r.Node]; n != nil {
-		res.Changed = n.Standby != r.Standby
-	}
-	if res.Changed {
-		if _, err := b.n.coord.Change(ctx, state.Command{Standby: &state.Standby{Node: r.Node, On: r.Standby, By: r.By}}, false); err != nil {
-			return api.NodeResult{}, err
-		}
-	}
-	res.Holds = append([]string{}, b.n.replica.State().Holds(r.Node)...)
-	return res, nil
 }
 
 // outlook is what only the coordinator knows: how the fence devices were last found, and what waits for what.
@@ -134,6 +109,7 @@ type outlook struct {
 	Devices    []api.DeviceHealth  `json:"devices"`
 	Waits      map[uint64]obstacle `json:"waits"`      // by operation
 	Quarantine map[string]string   `json:"quarantine"` // by node
+	Wishes     map[string]string   `json:"wishes"`     // by group; nil if the coordinator was not asked
 	// Differs are the nodes whose files say otherwise than the coordinator's what feeds each node.
 	Differs []string `json:"differs,omitempty"`
 }
@@ -146,7 +122,7 @@ type obstacle struct {
 
 func (n *Node) ownOutlook() outlook {
 	s, view := n.replica.State(), n.coord.View()
-	o := outlook{Devices: deviceHealth(n.coord.Devices()), Waits: map[uint64]obstacle{}, Quarantine: map[string]string{}, Differs: n.coord.OtherFencing()}
+	o := outlook{Devices: deviceHealth(n.coord.Devices()), Waits: map[uint64]obstacle{}, Quarantine: map[string]string{}, Wishes: wishes(s, scheduler.Now(s, view)), Differs: n.coord.OtherFencing()}
 	for name, node := range s.Nodes {
 		if op := s.OpenOperation(name); op != nil {
 			if why := scheduler.Obstacle(s, view, op); why != "" {

@@ -214,7 +214,7 @@ func (b backend) Call(ctx context.Context, peer, verb string, body []byte) ([]by
 		a, err = b.relayed(ctx, body)
 	case verbHello, verbReport:
 		a, err = b.answer(ctx, peer, verb, body, false)
-	case verbOutlook, verbTest, verbSetNode:
+	case verbOutlook, verbTest, verbChange:
 		a, err = b.coordinated(ctx, peer, verb, body)
 	default:
 		a, err = b.delegated(ctx, peer, verb, body)

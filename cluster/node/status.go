@@ -23,7 +23,7 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 	view := n.coord.View()
 	st := api.Status{
 		Schema: api.Schema, Cluster: n.Config.Cluster.Name, Node: n.Self, Version: n.Version,
-		Formed: log.Formed, Waiting: log.Waiting,
+		Formed: log.Formed, Waiting: log.Waiting, Maintenance: s.Maintenance,
 		Dropped: dropped(n.link.Counters()),
 	}
 	st.Coordinator, _ = n.replicated.Coordinator()
@@ -38,7 +38,8 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 	st.Tolerates = tolerates(st.Nodes, st.Quorate)
 	waiting := scheduler.Waiting(s, view)
 	for _, name := range s.GroupNames() {
-		st.Groups = append(st.Groups, n.groupStatus(s, waiting, s.Groups[name]))
+		g := s.Groups[name]
+		st.Groups = append(st.Groups, n.groupStatus(s, waiting, wish(g, outlook.Wishes), g))
 	}
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.Operations))) {
 		o := s.Operations[id]
@@ -85,7 +86,7 @@ func (n *Node) nodeStatus(s *state.State, coord string) []api.NodeStatus {
 		}
 		if r := s.Nodes[c.Name]; r != nil {
 			st.Boot, st.Unclean, st.UncleanReason, st.FenceOp = r.Boot, r.Unclean != "", r.Unclean, r.Op
-			st.Standby = r.Standby
+			st.Standby, st.Maintenance = r.Standby, r.Maintenance
 		}
 		if c.Name == n.Self {
 			zero := int64(0)
@@ -129,38 +130,6 @@ func lastProven(s *state.State, node string) time.Time {
 	return displayTime(newest)
 }
 
-func (n *Node) groupStatus(s *state.State, waiting map[string]string, g *state.Group) api.GroupStatus {
-	st := api.GroupStatus{Name: g.Name}
-	if g.Grant == nil {
-		st.State = api.GroupWaiting
-		st.Detail = waiting[g.Name]
-		if g.Released != nil {
-			st.Token = g.Released.Token
-		}
-		switch {
-		case len(g.Found) > 0:
-			st.State = api.GroupBlocked
-		case len(g.Failures) > 0:
-			st.State = api.GroupFailed
-		}
-		return st
-	}
-	gr := g.Grant
-	st.Node, st.Token, st.Since = gr.Node, gr.Token, displayTime(gr.At)
-	st.State = map[state.GrantPhase]string{
-		state.Granted: api.GroupStarting, state.Started: api.GroupRunning, state.Stopping: api.GroupStopping,
-	}[gr.Phase]
-	st.Detail = gr.StopReason
-	if owner := s.Nodes[gr.Node]; owner != nil && owner.Unclean != "" {
-		st.State = api.GroupBlocked
-		st.Detail = fmt.Sprintf("%s may still hold it, and is not proven off: %s", gr.Node, owner.Unclean)
-	}
-	if r := n.groups.runner(g.Name); r != nil && r.grant.Token == gr.Token {
-		st.Resources = r.status()
-	}
-	return st
-}
-
 // status gives what the runner knows of its resources.
 func (r *runner) status() []api.ResourceStatus {
 	r.mu.Lock()
@@ -200,6 +169,9 @@ func failureStatus(s *state.State) []api.Failure {
 		failures := s.Groups[name].Failures
 		for _, node := range slices.Sorted(maps.Keys(failures)) {
 			f := failures[node]
+			if !counts(f) {
+				continue
+			}
 			all = append(all, api.Failure{Group: name, Resource: f.Resource, Node: node, Reason: f.Error, Count: f.Count, At: displayTime(f.At)})
 		}
 	}
@@ -208,12 +180,15 @@ func failureStatus(s *state.State) []api.Failure {
 
 // problems says what is wrong and what to do, worst first.
 func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Problem {
-	var alarms, warnings []api.Problem
+	var alarms, warnings, notices []api.Problem
 	alarm := func(text, cure string) {
 		alarms = append(alarms, api.Problem{Severity: api.SeverityAlarm, Text: text, Cure: cure})
 	}
 	warn := func(text, cure string) {
 		warnings = append(warnings, api.Problem{Severity: api.SeverityWarning, Text: text, Cure: cure})
+	}
+	notice := func(text, cure string) {
+		notices = append(notices, api.Problem{Severity: api.SeverityNotice, Text: text, Cure: cure})
 	}
 
 	if !st.Quorate {
@@ -226,25 +201,8 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 			}
 		}
 	}
-	for _, name := range s.GroupNames() {
-		g := s.Groups[name]
-		for _, node := range slices.Sorted(maps.Keys(g.Found)) {
-			if g.Grant != nil {
-				alarm(fmt.Sprintf("group %s runs on %s, and something of it was found active on %s: %s", name, g.Grant.Node, node, g.Found[node]),
-					"stop it there by hand: two writers ruin the data")
-			}
-		}
-	}
-	for _, g := range st.Groups {
-		switch g.State {
-		case api.GroupBlocked, api.GroupFailed:
-			alarm(fmt.Sprintf("group %s does not run: %s", g.Name, g.Detail), "")
-		case api.GroupWaiting:
-			if g.Detail != "" {
-				warn(fmt.Sprintf("group %s does not run: %s", g.Name, g.Detail), "")
-			}
-		}
-	}
+	maintenanceProblems(s, st, alarm)
+	groupProblems(s, st, alarm, warn, notice)
 	for _, node := range st.Nodes {
 		if node.State == api.NodeDead || node.State == api.NodeUnknown {
 			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "bring it back: at its console, or hamgr fence reboot "+node.Name)
@@ -262,9 +220,9 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 		warn("no further failure is tolerated", "")
 	}
 	for _, w := range n.Config.Warnings {
-		warnings = append(warnings, api.Problem{Severity: api.SeverityNotice, Text: w.Msg, Cure: w.Cure})
+		notice(w.Msg, w.Cure)
 	}
-	return append(alarms, warnings...)
+	return slices.Concat(alarms, warnings, notices)
 }
 
 func orElse(s, other string) string {

@@ -21,6 +21,9 @@ type canned struct {
 	operations []api.Operation // of rehearsals, newest first
 	boots      int             // of gamma
 	looks      int             // at the status since the last rehearsal
+
+	changed *api.ChangeResult // the last change
+	since   int               // looks at the status since then
 }
 
 func newCanned(kind string) *canned { return &canned{kind: kind} }
@@ -33,6 +36,10 @@ func (c *canned) Status(context.Context) (api.Status, error) {
 	switch c.kind {
 	case "noquorum":
 		return noQuorum(), nil
+	case "operated":
+		return underOperators(), nil
+	case "maintenance":
+		return allInMaintenance(), nil
 	case "noquorum-self":
 		s = noQuorum()
 		s.Node = "gamma"
@@ -53,6 +60,7 @@ func (c *canned) Status(context.Context) (api.Status, error) {
 			gamma.State = api.NodeDead
 		}
 	}
+	c.changes(&s)
 	return s, nil
 }
 
@@ -199,20 +207,4 @@ func (c *canned) FenceHistory(_ context.Context, node string) (api.FenceHistory,
 		}}
 	}
 	return h, nil
-}
-
-func (c *canned) SetNode(_ context.Context, req api.NodeRequest) (api.NodeResult, error) {
-	switch {
-	case c.kind == "noquorum":
-		return api.NodeResult{}, &api.Error{Code: api.ErrNoCoordinator, Message: "there is no coordinator"}
-	case req.Node != "gamma":
-		return api.NodeResult{}, fmt.Errorf("no node %q: %w", req.Node, api.ErrNotFound)
-	case req.By != "anna":
-		return api.NodeResult{}, errors.New("by " + req.By)
-	}
-	r := api.NodeResult{Schema: api.Schema, Node: req.Node, Standby: req.Standby, Changed: true, Holds: []string{}}
-	if req.Standby {
-		r.Holds = []string{"db", "wiki"}
-	}
-	return r, nil
 }

@@ -23,6 +23,7 @@ func writeStatus(w io.Writer, s api.Status, now time.Time) {
 		writeProblems(w, s.Problems)
 	}
 	writeNodes(w, s, now)
+	fmt.Fprintln(w)
 	writeGroups(w, s.Groups, zone)
 	writeOperations(w, s.Operations, zone)
 	writeFailures(w, s.Failures, zone)
@@ -42,6 +43,7 @@ func writeHead(w io.Writer, s api.Status) {
 		head += fmt.Sprintf("quorum, coordinator %s, tolerates %s", s.Coordinator, moreFailures(s.Tolerates))
 	}
 	fmt.Fprintln(w, printable(head))
+	writeMaintenance(w, s)
 	for _, line := range []string{s.Waiting, s.Note} {
 		if line != "" {
 			fmt.Fprintln(w, printable(line))
@@ -120,6 +122,9 @@ func nodeNote(s api.Status, n api.NodeStatus) string {
 	if n.FenceOp != 0 {
 		notes = append(notes, underWay(s, n.FenceOp))
 	}
+	if n.Maintenance {
+		notes = append(notes, "MAINTENANCE, left alone")
+	}
 	if n.Standby {
 		notes = append(notes, "standby")
 	}
@@ -145,14 +150,13 @@ func underWay(s api.Status, op uint64) string {
 }
 
 func writeGroups(w io.Writer, groups []api.GroupStatus, zone *time.Location) {
-	fmt.Fprintln(w)
 	if len(groups) == 0 {
 		fmt.Fprintln(w, "no groups")
 		return
 	}
 	t := table{{"GROUP", "STATE", "NODE", "TOKEN", "SINCE", "NOTE"}}
 	for _, g := range groups {
-		t.row(g.Name, g.State, g.Node, number(g.Token), at(g.Since, zone), g.Detail)
+		t.row(g.Name, g.State, g.Node, number(g.Token), at(g.Since, zone), groupNote(g))
 		// Where all is well the resources would only fill the screen.
 		if g.State == api.GroupRunning && !slices.ContainsFunc(g.Resources, notActive) {
 			continue

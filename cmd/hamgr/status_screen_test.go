@@ -125,7 +125,7 @@ func forming() api.Status {
 }
 
 func TestStatusScreen(t *testing.T) {
-	for name, s := range map[string]api.Status{"healthy": healthy(), "failover": midFailover(), "noquorum": noQuorum(), "forming": forming(), "empty": {}} {
+	for name, s := range map[string]api.Status{"healthy": healthy(), "failover": midFailover(), "noquorum": noQuorum(), "forming": forming(), "empty": {}, "operated": underOperators(), "maintenance": allInMaintenance()} {
 		t.Run(name, func(t *testing.T) {
 			var got bytes.Buffer
 			writeStatus(&got, s, noon)

@@ -340,9 +340,16 @@ func TestQuarantineKeepsTheMajority(t *testing.T) {
 	})
 }
 
+func standbyVerb(on bool) string {
+	if on {
+		return api.ChangeStandby
+	}
+	return api.ChangeOnline
+}
+
 func standby(t *testing.T, c *Cluster, node string, on bool) {
 	t.Helper()
-	if _, err := c.Operator(c.Nodes[0]).SetNode(t.Context(), api.NodeRequest{Node: node, Standby: on, By: "anna"}); err != nil {
+	if _, err := c.Operator(c.Nodes[0]).Change(t.Context(), api.ChangeRequest{Verb: standbyVerb(on), Node: node, By: "anna"}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -117,7 +117,7 @@ func (d *disorder) fault() {
 		on := d.rng.IntN(2) == 0
 		c.note("an operator at %s sets standby of %s: %t", n, other, on)
 		d.operate(n, func(ctx context.Context, op api.Backend) {
-			op.SetNode(ctx, api.NodeRequest{Node: other, Standby: on, By: "anna"})
+			op.Change(ctx, api.ChangeRequest{Verb: standbyVerb(on), Node: other, By: "anna"})
 		})
 	}
 }
@@ -189,7 +189,7 @@ func (d *disorder) allInService() bool {
 			continue
 		}
 		if leader := d.c.Coordinator(); leader != "" {
-			d.operate(leader, func(ctx context.Context, op api.Backend) { op.SetNode(ctx, api.NodeRequest{Node: n, By: "anna"}) })
+			d.operate(leader, func(ctx context.Context, op api.Backend) { op.Change(ctx, api.ChangeRequest{Verb: api.ChangeOnline, Node: n, By: "anna"}) })
 			time.Sleep(time.Second)
 		}
 		return false
