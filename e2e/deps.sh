@@ -10,6 +10,9 @@ need='gcc:gcc:the race detector
 mkfs.ext4:e2fsprogs:the filesystem resource, on a disk image
 mount:mount:the filesystem resource
 losetup:mount:the filesystem resource, on a disk image
+lvm:lvm2:the lvm resource
+dmsetup:dmsetup:the same
+linux.uml:user-mode-linux:a kernel with device-mapper for the same
 ipmi_sim:openipmi:a BMC for the ipmi agent
 ipmitool:ipmitool:what fence_ipmilan runs, for the exec agent
 python3:python3-pyghmi:another BMC for the ipmi agent

@@ -107,7 +107,8 @@ func (f fake) text(systemID, autoactivation, missing string) string {
 
 func (f fake) group(change ...func(*Options)) *volumeGroup {
 	must(f, os.MkdirAll(f.at("state"), 0o755))
-	v := newGroup(f, f.at("state"), append(change, func(o *Options) { o.CheckDisks = false })...)
+	change = append([]func(*Options){func(o *Options) { o.CheckDisks = false }}, change...)
+	v := newGroup(f, f.at("state"), change...)
 	v.sys, v.dev, v.path, v.release = f.at("sys"), f.at("dev"), f.at("bin")+":/usr/bin:/bin", 150*time.Millisecond
 	return v
 }

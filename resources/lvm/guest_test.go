@@ -1,7 +1,9 @@
 package lvm
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -101,6 +103,7 @@ func oneNode(t *testing.T) {
 	t.Run("B29Autoactivation", func(t *testing.T) { autoactivation(t, d) })
 	t.Run("Life", func(t *testing.T) { life(t, d) })
 	t.Run("OpenVolume", func(t *testing.T) { openVolume(t, d) })
+	t.Run("SickDisk", func(t *testing.T) { sickDisk(t, d) })
 }
 
 func twoNodes(t *testing.T) {
@@ -191,6 +194,62 @@ func openVolume(t *testing.T, d dirs) {
 	must(t, unix.Unmount("/run/mnt", 0))
 	must(t, stop(t, v))
 	wantActive(t, 0)
+}
+
+func dmsetup(t *testing.T, args ...string) {
+	t.Helper()
+	args = append(args, "--noudevrules", "--noudevsync")
+	if out, err := exec.Command("dmsetup", args...).CombinedOutput(); err != nil {
+		t.Fatalf("dmsetup %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+// sickDisk puts a mapped device below the group that first hangs and then gives errors.
+func sickDisk(t *testing.T, d dirs) {
+	dmsetup(t, "create", "sick", "--table", fmt.Sprintf("0 %d linear /dev/ubda 0", diskMB<<11))
+	conf := os.Getenv("LVM_SYSTEM_DIR") + "/lvm.conf"
+	b, err := os.ReadFile(conf)
+	must(t, err)
+	write(t, conf, strings.Replace(string(b), "a|^/dev/ubd|", `a|^/dev/dm-0$|", "a|^/dev/ubdb|`, 1))
+	v := newGroup(t, d.alpha)
+	must(t, start(t, v))
+	wantState(t, v, resources.Active, "on dm-0, ubdb")
+
+	dmsetup(t, "suspend", "sick")
+	var reading chan error
+	for range 3 { // one reading hangs, not one a monitor
+		state, _, err := v.Probe(within(t, 100*time.Millisecond))
+		if state != resources.Unknown || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("probe of a disk that hangs: %s %v", state, err)
+		}
+		if reading != nil && v.reading != reading {
+			t.Error("a reading beside another one")
+		}
+		reading = v.reading
+	}
+	for _, call := range []func(context.Context) error{v.Stop, v.Check, v.Start} {
+		wantHang(t, call(within(t, 500*time.Millisecond)))
+	}
+	wantActive(t, 3)
+	dmsetup(t, "resume", "sick")
+	wantState(t, v, resources.Active)
+
+	dmsetup(t, "suspend", "sick")
+	dmsetup(t, "load", "sick", "--table", fmt.Sprintf("0 %d error", diskMB<<11))
+	dmsetup(t, "resume", "sick")
+	wantState(t, v, resources.Failed, "read disk /dev/dm-0: input/output error")
+	must(t, stop(t, v))
+	wantActive(t, 1)
+	wantErr(t, check(t, v), resources.ErrNode, "1 of its disks are missing")
+	dmsetup(t, "remove", "sick")
+}
+
+func wantHang(t *testing.T, err error) {
+	t.Helper()
+	wantErr(t, err, nil)
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("with a disk that hangs: %v", err)
+	}
 }
 
 // competition: LVM on beta refuses the group until beta was granted it and took it over; then alpha, which comes back, cannot activate it.

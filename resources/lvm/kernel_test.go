@@ -32,7 +32,8 @@ type machine struct {
 	disks  [2]string
 }
 
-func newMachine(t *testing.T) machine {
+// build makes a test binary without the race detector, which asks for more address space than that kernel has.
+func build(t *testing.T) string {
 	t.Helper()
 	for path, pkg := range map[string]string{kernel: "user-mode-linux", "/sbin/lvm": "lvm2", "/sbin/dmsetup": "dmsetup"} {
 		if _, err := os.Stat(path); err != nil {
@@ -42,16 +43,20 @@ func newMachine(t *testing.T) machine {
 	if os.Getuid() != 0 {
 		t.Fatal("these tests need root")
 	}
-	dir := t.TempDir()
-	m := machine{binary: filepath.Join(dir, "lvm.test")}
-	// The race detector asks for more address space than that kernel has.
-	build := exec.Command("go", "test", "-c", "-o", m.binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
+	binary := filepath.Join(t.TempDir(), "lvm.test")
+	cmd := exec.Command("go", "test", "-c", "-o", binary, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v: %s", err, out)
 	}
+	return binary
+}
+
+func newMachine(t *testing.T, binary string) machine {
+	t.Helper()
+	m := machine{binary: binary}
 	for i := range m.disks {
-		m.disks[i] = filepath.Join(dir, fmt.Sprintf("disk%d", i))
+		m.disks[i] = filepath.Join(t.TempDir(), "disk")
 		must(t, os.WriteFile(m.disks[i], nil, 0o600))
 		must(t, os.Truncate(m.disks[i], diskMB<<20))
 	}
@@ -134,23 +139,24 @@ func TestGuest(t *testing.T) {
 	}
 }
 
-// A node alone: what the kind does with a group, step by step.
-func TestOneNode(t *testing.T) {
-	t.Parallel()
-	newMachine(t).run(t, "OneNode")
-}
-
-// One kernel with two configurations of LVM: two nodes that compete for one group.
-func TestTwoNodes(t *testing.T) {
-	t.Parallel()
-	newMachine(t).run(t, "TwoNodes")
-}
-
-// Kernels after one another on the same disks, none of which shuts down: power cuts.
-func TestPowerCuts(t *testing.T) {
-	t.Parallel()
-	m := newMachine(t)
-	m.run(t, "AlphaStarts")
-	m.run(t, "BetaTakesOver")
-	m.run(t, "AlphaReturns")
+func TestKernels(t *testing.T) {
+	binary := build(t)
+	// A node alone: what the kind does with a group, step by step.
+	t.Run("OneNode", func(t *testing.T) {
+		t.Parallel()
+		newMachine(t, binary).run(t, "OneNode")
+	})
+	// One kernel with two configurations of LVM: two nodes that compete for one group.
+	t.Run("TwoNodes", func(t *testing.T) {
+		t.Parallel()
+		newMachine(t, binary).run(t, "TwoNodes")
+	})
+	// Kernels after one another on the same disks, none of which shuts down.
+	t.Run("PowerCuts", func(t *testing.T) {
+		t.Parallel()
+		m := newMachine(t, binary)
+		m.run(t, "AlphaStarts")
+		m.run(t, "BetaTakesOver")
+		m.run(t, "AlphaReturns")
+	})
 }

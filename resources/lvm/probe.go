@@ -24,28 +24,22 @@ func (v *volumeGroup) Probe(ctx context.Context) (resources.State, string, error
 	if err != nil {
 		return resources.Unknown, "", err
 	}
-	ds, err := v.look(rec)
+	w, err := v.look(rec)
 	if err != nil {
 		return resources.Unknown, "", err
 	}
-	if len(ds) == 0 {
-		return v.inactive()
-	}
-	if gone := absent(rec, ds); len(gone) > 0 && !v.removed(ctx, &rec, gone) {
-		return resources.Failed, "not active: " + list(gone), ctx.Err()
-	}
-	disks, err := v.disks(ds)
-	if err != nil {
-		v.seen = nil // the volumes may have moved to other disks: look anew, once
-		if ds, err = v.look(rec); err == nil {
-			disks, err = v.disks(ds)
-		}
-	}
-	if err != nil {
-		return resources.Failed, err.Error(), nil
+	switch {
+	case len(w.devices) == 0 && w.busy: // which may activate it
+		return resources.Unknown, "an earlier LVM command still runs", nil
+	case len(w.devices) == 0:
+		return resources.Inactive, "", nil
+	case len(w.absent) > 0 && !v.removed(ctx, &rec, w.absent):
+		return resources.Failed, "not active: " + list(w.absent), ctx.Err()
+	case w.gone != nil:
+		return resources.Failed, w.gone.Error(), nil
 	}
 	if v.opts.CheckDisks {
-		err, late := v.readDisks(ctx, disks)
+		err, late := v.readDisks(ctx, w.disks)
 		if late != nil {
 			return resources.Unknown, "", late
 		}
@@ -53,52 +47,51 @@ func (v *volumeGroup) Probe(ctx context.Context) (resources.State, string, error
 			return resources.Failed, err.Error(), nil
 		}
 	}
-	detail := "on " + strings.Join(disks, ", ")
+	detail := "on " + strings.Join(w.disks, ", ")
 	if rec.UUID == "" {
 		detail = "activated by something else than hamgr, " + detail
 	}
 	return resources.Active, detail, nil
 }
 
-// look gives the group's devices. All devices of the host are looked at only if those known from the last time are not there any more.
-func (v *volumeGroup) look(rec record) ([]device, error) {
+// view is what the kernel says of the group.
+type view struct {
+	devices []device
+	absent  []volume // those that the last start has activated and that are not active
+	disks   []string // what the devices are on
+	gone    error    // a disk that is not there any more
+	busy    bool     // an LVM command ran when the look at all devices began
+}
+
+// look gives the view. All devices of the host are looked at only if those known from the last time are not as they should be: volumes may have
+// come back as other devices, or have moved to other disks.
+func (v *volumeGroup) look(rec record) (view, error) {
 	if len(v.seen) > 0 && v.still(v.seen) {
-		return v.seen, nil
-	}
-	ds, err := v.devices(rec.UUID)
-	v.seen = ds
-	return ds, err
-}
-
-// inactive is the state when no device is there: a command that still runs may activate one.
-func (v *volumeGroup) inactive() (resources.State, string, error) {
-	busy, err := v.busy()
-	if err != nil {
-		return resources.Unknown, "", err
-	}
-	if busy {
-		return resources.Unknown, "an earlier LVM command still runs", nil
-	}
-	// What ended between the two looks may have left something.
-	ds, err := v.devices("")
-	if err != nil {
-		return resources.Unknown, "", err
-	}
-	if len(ds) > 0 {
-		return resources.Unknown, "an LVM command has just activated it", nil
-	}
-	return resources.Inactive, "", nil
-}
-
-// absent are the volumes of which no device is there.
-func absent(rec record, ds []device) []volume {
-	var gone []volume
-	for _, w := range rec.Volumes {
-		if !slices.ContainsFunc(ds, func(d device) bool { return d.of(rec.UUID, w) }) {
-			gone = append(gone, w)
+		w := view{devices: v.seen}
+		if v.judgeDevices(&w, rec); len(w.absent) == 0 && w.gone == nil {
+			return w, nil
 		}
 	}
-	return gone
+	var w view
+	var err error
+	if w.busy, err = v.busy(); err != nil {
+		return w, err
+	}
+	if w.devices, err = v.devices(rec.UUID); err != nil {
+		return w, err
+	}
+	v.seen = w.devices
+	v.judgeDevices(&w, rec)
+	return w, nil
+}
+
+func (v *volumeGroup) judgeDevices(w *view, rec record) {
+	for _, x := range rec.Volumes {
+		if !slices.ContainsFunc(w.devices, func(d device) bool { return d.of(rec.UUID, x) }) {
+			w.absent = append(w.absent, x)
+		}
+	}
+	w.disks, w.gone = v.disks(w.devices)
 }
 
 // removed reports whether the volumes are not in the group any more: an operator has removed them, or a snapshot was merged. They

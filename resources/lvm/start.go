@@ -38,18 +38,18 @@ func (v *volumeGroup) start(ctx context.Context) error {
 	}
 	_, failed := v.lvm(ctx, held, "vgchange", "", "--activate", "y", v.name())
 	// LVM calls it success, too, when the host's configuration has kept it from activating a volume.
-	ds, err := v.devices(m.uuid)
+	v.seen = nil
+	w, err := v.look(rec)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
-	if gone := absent(rec, ds); len(gone) > 0 {
-		err := fmt.Errorf("not active: %s", list(gone))
+	if len(w.absent) > 0 {
+		err := fmt.Errorf("not active: %s", list(w.absent))
 		if h.filtered && failed == nil {
 			err = fmt.Errorf("%w: activation/volume_list in lvm.conf keeps this host from activating volumes; add %q to it: %w", resources.ErrSetup, v.name(), err)
 		}
 		return errors.Join(failed, err)
 	}
-	v.seen = nil
 	return failed
 }
 

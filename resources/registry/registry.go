@@ -7,6 +7,7 @@ import (
 	"github.com/hamgr/hamgr/resources/address"
 	"github.com/hamgr/hamgr/resources/command"
 	"github.com/hamgr/hamgr/resources/filesystem"
+	"github.com/hamgr/hamgr/resources/lvm"
 	"github.com/hamgr/hamgr/resources/ocf"
 	"github.com/hamgr/hamgr/resources/systemd"
 )
@@ -17,6 +18,7 @@ func Default() resources.Registry {
 		address.Kind(),
 		command.Kind(),
 		filesystem.Kind(),
+		lvm.Kind(),
 		ocf.Kind(),
 		systemd.Kind(),
 	)

@@ -8,7 +8,7 @@ import (
 
 func TestDefault(t *testing.T) {
 	r := Default()
-	if got := r.Names(); !slices.Equal(got, []string{"address", "command", "filesystem", "ocf", "systemd"}) {
+	if got := r.Names(); !slices.Equal(got, []string{"address", "command", "filesystem", "lvm", "ocf", "systemd"}) {
 		t.Errorf("kinds: %v", got)
 	}
 	for name, kind := range r {
