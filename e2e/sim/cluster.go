@@ -33,13 +33,14 @@ import (
 
 // Options shape a cluster.
 type Options struct {
-	Nodes     []string      // members; default alpha, beta, gamma
-	Groups    []string      // default db
-	Prefer    []string      // of every group
-	Detection time.Duration // default 3s
-	BootTime  time.Duration // from power on to the daemon's start; default 10s
-	Resource  string        // further TOML keys of every resource
-	Cluster   string        // further TOML keys of [cluster]; default: neither storm brake nor quarantine
+	Nodes     []string          // members; default alpha, beta, gamma
+	Groups    []string          // default db
+	Prefer    []string          // of every group
+	Detection time.Duration     // default 3s
+	BootTime  time.Duration     // from power on to the daemon's start; default 10s
+	Resource  string            // further TOML keys of every resource
+	Keys      map[string]string // further TOML keys of a group
+	Cluster   string            // further TOML keys of [cluster]; default: neither storm brake nor quarantine
 	Seed      uint64
 }
 
@@ -141,7 +142,7 @@ func (c *Cluster) config(host string) *config.Config {
 		c.t.Fatal(err)
 	}
 	for _, g := range c.Groups {
-		fmt.Fprintf(&b, "[[group]]\nname = %q\nprefer = %s\n", g, prefer)
+		fmt.Fprintf(&b, "[[group]]\nname = %q\nprefer = %s\n%s\n", g, prefer, c.Keys[g])
 		for _, r := range []string{"data", "app"} {
 			fmt.Fprintf(&b, "[[group.resource]]\nname = %q\nkind = \"fake\"\n%s\n", r, c.Resource)
 		}

@@ -28,6 +28,7 @@ type Host struct {
 	mu     sync.Mutex
 	boots  int
 	on     bool // the kernel runs
+	booted time.Time
 	closed bool // the cluster is being taken down
 	frozen bool
 	cut    bool
@@ -72,7 +73,7 @@ func (c *Cluster) Boot(name string) {
 		h.mu.Unlock()
 		return
 	}
-	h.on = true
+	h.on, h.booted = true, time.Now()
 	h.boots++
 	boots := h.boots
 	h.mu.Unlock()
@@ -87,7 +88,7 @@ func (c *Cluster) Boot(name string) {
 func (h *Host) start() {
 	c := h.c
 	h.mu.Lock()
-	boot := h.boots
+	boot, booted := h.boots, h.booted
 	h.mu.Unlock()
 	n, err := node.Start(context.Background(), node.Setup{
 		Config: c.config(h.name), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Key: c.key,
@@ -96,6 +97,7 @@ func (h *Host) start() {
 		Network: h.net,
 		Stores:  h.stores, Fatal: func(error) {},
 		OnApply: func(i uint64, before, after *state.State) { c.applied(h.name, i, before, after) },
+		Uptime:  func() time.Duration { return time.Since(booted) },
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
