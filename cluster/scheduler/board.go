@@ -13,12 +13,14 @@ type board struct {
 	s       *state.State
 	v       View
 	now     int64
+	names   []string            // of the groups, in alphabetical order
 	members []*member           // in alphabetical order
 	member  map[string]*member  // the same, by name
 	holds   map[string][]string // by node, in alphabetical order: what it may have active
 	where   map[string]string   // by group, who holds it, planned grants included
-	bound   map[string]string   // by group, where one that is planned to stop is to go
-	kept    map[string]string   // by group, the node that keeps room for it
+	bound   map[string]string   // by group, the node where it is to go next, which keeps room for it
+	ending  map[string]string   // by group, why it is to stop, now or once those that run after it have
+	kept    map[string]string   // by group, the node of the one that it follows, which keeps room for it
 	sets    map[string][]string // by group, all groups that with ties together, itself included; none if it is alone
 	led     map[string][]string // by group, those that run with it
 	later   map[string][]string // by group, those that run after it
@@ -35,8 +37,8 @@ type member struct {
 
 func look(s *state.State, v View) *board {
 	b := &board{
-		s: s, v: v, now: Now(s, v), member: map[string]*member{}, holds: map[string][]string{},
-		where: make(map[string]string, len(s.Groups)), bound: map[string]string{}, kept: map[string]string{},
+		s: s, v: v, now: Now(s, v), names: s.GroupNames(), member: map[string]*member{}, holds: map[string][]string{},
+		where: make(map[string]string, len(s.Groups)), bound: map[string]string{}, ending: map[string]string{}, kept: map[string]string{},
 		sets: map[string][]string{}, led: map[string][]string{}, later: map[string][]string{}, apart: map[string][]string{},
 		younger: map[string]bool{},
 	}
@@ -46,8 +48,7 @@ func look(s *state.State, v View) *board {
 			b.members, b.member[name] = append(b.members, m), m
 		}
 	}
-	names := s.GroupNames()
-	for _, name := range names {
+	for _, name := range b.names {
 		g := s.Groups[name]
 		for node := range g.Found {
 			b.holds[node] = append(b.holds[node], name)
@@ -63,7 +64,7 @@ func look(s *state.State, v View) *board {
 			b.apart[other] = append(b.apart[other], name)
 		}
 	}
-	for _, name := range names {
+	for _, name := range b.names {
 		g := s.Groups[name]
 		if g.Grant == nil {
 			continue
@@ -73,7 +74,7 @@ func look(s *state.State, v View) *board {
 			b.holds[g.Grant.Node] = append(b.holds[g.Grant.Node], name)
 		}
 	}
-	for _, name := range names {
+	for _, name := range b.names {
 		if g := s.Groups[name]; g.Grant != nil && g.Grant.Phase != state.Stopping {
 			b.keepRoom(name)
 		}
@@ -81,13 +82,13 @@ func look(s *state.State, v View) *board {
 	for _, held := range b.holds {
 		slices.Sort(held)
 	}
-	b.tie(names)
+	b.tie()
 	return b
 }
 
 // tie finds the sets of groups that are to be on one node.
-func (b *board) tie(names []string) {
-	for _, name := range names {
+func (b *board) tie() {
+	for _, name := range b.names {
 		if len(b.s.Groups[name].With) == 0 && len(b.led[name]) == 0 || b.sets[name] != nil {
 			continue
 		}

@@ -12,76 +12,99 @@ import (
 // failures that are over.
 func (b *board) planGroups() []Action {
 	var plan []Action
-	names := b.s.GroupNames()
-	stopping := b.stops(names)
-	for _, name := range names {
+	b.foretell()
+	stopping := b.stops()
+	placed := b.grants()
+	for _, name := range b.names {
 		if reason := stopping[name]; reason != "" {
 			plan = append(plan, Action{Reason: reason, Commit: &state.Command{Stop: &state.StopGroup{
 				Group: name, Token: b.s.Groups[name].Grant.Token, Reason: reason,
 			}}})
 		}
 	}
-	for _, name := range b.grants(names) {
+	for _, name := range placed {
 		node, reason := b.where[name], "nobody holds it"+previous(b.s.Groups[name])
 		plan = append(plan, Action{Reason: reason, Commit: &state.Command{Grant: &state.GrantGroup{
 			Group: name, Node: node, Boot: b.s.Nodes[node].Boot, Reason: reason,
 		}}})
 	}
-	return append(plan, b.expiries(names)...)
+	return append(plan, b.expiries()...)
 }
 
-// grants places the groups that nobody holds, each followed by those that run with it, and gives those that found a
-// node.
-func (b *board) grants(names []string) []string {
+// foretell finds the nodes of the groups that are about to be started, and of those that are being stopped, and keeps
+// room for them there: one that runs and would be better off there as well would be stopped for a place that is taken
+// when it comes.
+func (b *board) foretell() {
+	for _, name := range b.names {
+		g := b.s.Groups[name]
+		switch {
+		case len(g.With) > 0 || !wanted(g): // for those that follow, room is kept where they follow
+		case g.Grant == nil:
+			if m := b.place(g); m != nil {
+				b.bind(g, m)
+			}
+		case g.Grant.Phase == state.Stopping:
+			if best := b.best(g, b.members); best.member != nil {
+				b.bind(g, best.member)
+			}
+		}
+	}
+}
+
+// grants gives the groups that nobody holds and that can start now, each followed by those that run with it.
+func (b *board) grants() []string {
 	var placed []string
 	var try func(name string)
 	try = func(name string) {
 		g := b.s.Groups[name]
-		if b.where[name] != "" {
+		if b.where[name] != "" || b.idle(g) != "" {
 			return
 		}
-		node := b.place(g)
-		if node == "" {
+		m := b.member[b.bound[name]]
+		if m == nil || b.obstacle(g, m) != fits {
+			m = b.place(g)
+		}
+		if m == nil {
 			return
 		}
-		b.put(g, node)
+		b.put(g, m.Name)
 		b.keepRoom(name)
 		placed = append(placed, name)
 		for _, follower := range b.led[name] {
 			try(follower)
 		}
 	}
-	for _, name := range names {
+	for _, name := range b.names {
 		try(name)
 	}
 	return placed
 }
 
 // stops gives the groups that are to be stopped now, and why. A group that others run after goes last.
-func (b *board) stops(names []string) map[string]string {
-	reasons := map[string]string{}
-	for _, name := range names {
-		if g := b.s.Groups[name]; g.Grant != nil && reasons[name] == "" && b.s.GroupMaintained(g) == "" {
+func (b *board) stops() map[string]string {
+	for _, name := range b.names {
+		if g := b.s.Groups[name]; g.Grant != nil && b.ending[name] == "" && b.s.GroupMaintained(g) == "" {
 			if why := b.unwanted(g); why != "" {
-				reasons[name] = why
-				b.endAfter(name, name+" is to stop: "+why, reasons)
+				b.ending[name] = why
+				b.endAfter(name, name+" is to stop: "+why)
 			}
 		}
 	}
-	for name := range reasons {
-		if b.s.Groups[name].Grant.Phase == state.Stopping || slices.ContainsFunc(b.later[name], b.held) {
-			delete(reasons, name)
+	now := map[string]string{}
+	for name, why := range b.ending {
+		if b.s.Groups[name].Grant.Phase != state.Stopping && !slices.ContainsFunc(b.later[name], b.held) {
+			now[name] = why
 		}
 	}
-	return reasons
+	return now
 }
 
 // endAfter notes that all that run after a group are to end, by the same cause.
-func (b *board) endAfter(name, cause string, reasons map[string]string) {
+func (b *board) endAfter(name, cause string) {
 	for _, later := range b.later[name] {
-		if b.held(later) && reasons[later] == "" && b.s.GroupMaintained(b.s.Groups[later]) == "" {
-			reasons[later] = fmt.Sprintf("it runs after %s; %s", name, cause)
-			b.endAfter(later, cause, reasons)
+		if b.held(later) && b.ending[later] == "" && b.s.GroupMaintained(b.s.Groups[later]) == "" {
+			b.ending[later] = fmt.Sprintf("it runs after %s; %s", name, cause)
+			b.endAfter(later, cause)
 		}
 	}
 }
@@ -174,17 +197,6 @@ func (b *board) better(g *state.Group) string {
 	return why
 }
 
-// bind keeps room on a member for a group that is to go there, and for those that run with it: of several that
-// are to move in one plan, none may find its place taken once it has stopped.
-func (b *board) bind(g *state.Group, m *member) {
-	for _, name := range b.set(g.Name) {
-		if o := b.s.Groups[name]; b.bound[name] == "" && b.where[name] != m.Name && b.kept[name] != m.Name && wanted(o) {
-			b.bound[name] = m.Name
-			m.load += o.Weight
-		}
-	}
-}
-
 // wished tells the wishes of operators for the group's set, in words.
 func (b *board) wished(g *state.Group) string {
 	var words []string
@@ -229,9 +241,9 @@ func (b *board) untried(g *state.Group, node string) bool {
 }
 
 // expiries gives the failures that are old enough.
-func (b *board) expiries(names []string) []Action {
+func (b *board) expiries() []Action {
 	var plan []Action
-	for _, name := range names {
+	for _, name := range b.names {
 		g := b.s.Groups[name]
 		if len(g.Failures) == 0 || g.FailureExpiry <= 0 {
 			continue

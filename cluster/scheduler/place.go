@@ -8,16 +8,16 @@ import (
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-// place picks the node for a group that nobody holds; empty if there is none, which waits explains.
-func (b *board) place(g *state.Group) (node string) {
+// place picks the member for a group that nobody holds; nil if there is none, which waits explains.
+func (b *board) place(g *state.Group) *member {
 	if b.idle(g) != "" {
-		return ""
+		return nil
 	}
 	best := b.best(g, b.candidates(g))
 	if best.member == nil || b.worthWaiting(g, best.member) != "" {
-		return ""
+		return nil
 	}
-	return best.member.Name
+	return best.member
 }
 
 // candidates are the members that come into question for a group: one alone for a group that follows another.

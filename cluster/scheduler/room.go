@@ -8,11 +8,21 @@ import (
 
 // put notes that a node holds a group.
 func (b *board) put(g *state.Group, node string) {
+	b.free(g)
 	b.where[g.Name] = node
-	if m := b.member[node]; m != nil && b.kept[g.Name] != node {
+	if m := b.member[node]; m != nil {
 		m.load += g.Weight
 	}
-	delete(b.kept, g.Name)
+}
+
+// free gives up the room that is kept for a group.
+func (b *board) free(g *state.Group) {
+	for _, kept := range []map[string]string{b.bound, b.kept} {
+		if m := b.member[kept[g.Name]]; m != nil {
+			m.load -= g.Weight
+			delete(kept, g.Name)
+		}
+	}
 }
 
 // keepRoom keeps room on a group's node for those that are to follow it there. They come when they can, and a
@@ -24,12 +34,23 @@ func (b *board) keepRoom(group string) {
 	}
 	for _, name := range b.led[group] {
 		g := b.s.Groups[name]
-		if f, failed := g.Failures[m.Name]; b.where[name] != "" || b.kept[name] != "" || !wanted(g) || failed && !f.Expired || !g.Allows(m.Name) {
+		if f, failed := g.Failures[m.Name]; b.where[name] == m.Name || b.kept[name] != "" || !wanted(g) || failed && !f.Expired || !g.Allows(m.Name) {
 			continue
 		}
+		b.free(g)
 		b.kept[name] = m.Name
 		m.load += g.Weight
 		b.keepRoom(name)
+	}
+}
+
+// bind keeps room on a member for a group that is to go there next, and for those that run with it.
+func (b *board) bind(g *state.Group, m *member) {
+	for _, name := range b.set(g.Name) {
+		if o := b.s.Groups[name]; b.bound[name] == "" && b.where[name] != m.Name && b.kept[name] != m.Name && wanted(o) {
+			b.bound[name] = m.Name
+			m.load += o.Weight
+		}
 	}
 }
 
@@ -38,7 +59,7 @@ func wanted(g *state.Group) bool { return !g.Removed && !g.Disabled && g.Halted 
 
 // taken is how much of a member's capacity others than the group need.
 func (b *board) taken(g *state.Group, m *member) int {
-	if len(b.kept) > 0 && b.kept[g.Name] == m.Name || b.where[g.Name] == m.Name {
+	if b.where[g.Name] == m.Name || b.kept[g.Name] == m.Name || b.bound[g.Name] == m.Name {
 		return m.load - g.Weight
 	}
 	return m.load
@@ -71,7 +92,7 @@ func (b *board) misfits(g *state.Group, m *member) int {
 			misfits++
 		case b.refusal(o, m) != fits:
 			misfits++
-		case b.kept[name] == m.Name: // its room is part of what is taken
+		case b.kept[name] == m.Name || b.bound[name] == m.Name: // its room is part of what is taken
 		case m.Capacity > 0 && free < o.Weight:
 			misfits++
 		default:

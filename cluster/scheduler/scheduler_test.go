@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -17,7 +16,8 @@ import (
 var update = flag.Bool("update", false, "rewrite the expected plans; commit them only when each change is understood")
 
 // TestScenarios runs testdata/*.txt. A file is blocks of lines; a block changes the state and the
-// view, and after its line "----" stands the plan that is then due.
+// view, and after its last line stands what that asks for: "----" the plan that is then due, "foresee COMMAND" what would
+// come of a command, "refuse COMMAND" why the state refuses it, "where" who holds what.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -49,11 +49,12 @@ type scenario struct {
 	s     *state.State
 	v     View
 	index uint64
+	conf  state.Configure // the last one
 }
 
 func replay(text string) (string, error) {
 	sc := &scenario{s: &state.State{}, v: View{
-		Self: "alpha", Nodes: map[string]Liveness{}, Busy: map[uint64]bool{}, Settled: true, FenceAction: state.FenceReboot,
+		Self: "alpha", Nodes: map[string]Liveness{}, Busy: map[uint64]bool{}, Settled: true, FenceAction: state.FenceReboot, Minute: 12 * 60,
 	}}
 	var out strings.Builder
 	skip := false
@@ -63,9 +64,9 @@ func replay(text string) (string, error) {
 			skip = false
 		case skip:
 			continue
-		case line == "----":
+		case line == "----" || line == "where" || strings.HasPrefix(line, "foresee ") || strings.HasPrefix(line, "refuse "):
 			fmt.Fprintln(&out, line)
-			out.WriteString(sc.plan())
+			out.WriteString(sc.tell(strings.Fields(line)))
 			skip = true
 			continue
 		case !strings.HasPrefix(line, "#"):
@@ -76,6 +77,64 @@ func replay(text string) (string, error) {
 		fmt.Fprintln(&out, line)
 	}
 	return out.String(), nil
+}
+
+func (sc *scenario) tell(w []string) string {
+	switch w[0] {
+	case "foresee":
+		return sc.foresee(w[1], w[2:])
+	case "refuse":
+		c, err := sc.command(w[1], w[2:])
+		if err == nil {
+			_, res := state.Apply(sc.s, sc.index+1, c)
+			err = res.Err
+		}
+		return fmt.Sprintln(err)
+	case "where":
+		return sc.where()
+	}
+	return sc.plan()
+}
+
+func (sc *scenario) foresee(word string, w []string) string {
+	c, err := sc.command(word, w)
+	if err != nil {
+		return fmt.Sprintln(err)
+	}
+	var b strings.Builder
+	f, err := Foresee(sc.s, sc.v, c)
+	for _, s := range f.Steps {
+		verb := "start"
+		if s.Stop {
+			verb = "stop"
+		}
+		fmt.Fprintf(&b, "%s %s on %s: %s\n", verb, s.Group, s.Node, s.Reason)
+	}
+	for _, g := range slices.Sorted(maps.Keys(f.Nodes)) {
+		if f.Nodes[g] != "" {
+			fmt.Fprintf(&b, "then %s is on %s\n", g, f.Nodes[g])
+		} else {
+			fmt.Fprintf(&b, "then %s waits: %s\n", g, f.Waits[g])
+		}
+	}
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	} else if !f.Changed {
+		fmt.Fprintln(&b, "all is so already")
+	}
+	return b.String()
+}
+
+func (sc *scenario) where() string {
+	var b strings.Builder
+	for _, name := range sc.s.GroupNames() {
+		if gr := sc.s.Groups[name].Grant; gr != nil {
+			fmt.Fprintf(&b, "%s %s on %s with token %d\n", name, gr.Phase, gr.Node, gr.Token)
+		} else {
+			fmt.Fprintf(&b, "%s nowhere\n", name)
+		}
+	}
+	return b.String()
 }
 
 // plan gives the plan in words, and why groups wait.
@@ -129,186 +188,8 @@ func verb(a Action) string {
 		return "tick"
 	case a.Commit.Stop != nil:
 		return fmt.Sprintf("stop %s of token %d", a.Commit.Stop.Group, a.Commit.Stop.Token)
+	case a.Commit.Expire != nil:
+		return fmt.Sprintf("expire failure %d of %s on %s", a.Commit.Expire.Count, a.Commit.Expire.Group, a.Commit.Expire.Node)
 	}
 	return "?"
-}
-
-// do carries out one line: a change of the view, or a command.
-func (sc *scenario) do(w []string) error {
-	arg := func(i int) string {
-		if i < len(w) {
-			return w[i]
-		}
-		return ""
-	}
-	switch w[0] {
-	case "live": // NODE BOOT
-		sc.v.Nodes[arg(1)] = Liveness{Reachable: true, Boot: arg(2)}
-	case "mute": // NODE: silent, but not yet failed
-		sc.v.Nodes[arg(1)] = Liveness{Boot: sc.v.Nodes[arg(1)].Boot}
-	case "gone": // NODE WHY
-		sc.v.Nodes[arg(1)] = Liveness{Gone: strings.Join(w[2:], " ")}
-	case "self":
-		sc.v.Self = arg(1)
-	case "starting":
-		sc.v.Settled = false
-	case "settled":
-		sc.v.Settled = true
-	case "action":
-		sc.v.FenceAction = state.FenceAction(arg(1))
-	case "policy": // storm SECONDS | quarantine AFTER WINDOW TIME, in seconds
-		return sc.policy(arg(1), w[2:])
-	case "later": // SECONDS
-		n, err := strconv.ParseInt(arg(1), 10, 64)
-		sc.v.Since += n * 1000
-		return err
-	case "executors": // TARGET NODE..., or nothing
-		if sc.v.Executors = nil; arg(1) == "" {
-			return nil
-		}
-		sc.v.Executors = map[string][]string{arg(1): w[2:]}
-	case "fenced": // NODE BOOT: joins, is lost with what it holds, and is proven off
-		return sc.fenced(arg(1), arg(2))
-	case "busy":
-		sc.v.Busy[sc.op(arg(1))] = true
-	case "free":
-		delete(sc.v.Busy, sc.op(arg(1)))
-	default:
-		return sc.apply(w[0], w[1:])
-	}
-	return nil
-}
-
-func (sc *scenario) apply(word string, w []string) error {
-	for len(w) < 4 {
-		w = append(w, "")
-	}
-	var c state.Command
-	switch word {
-	case "configure": // node names (! marks a witness), then groups as group:prefer,prefer
-		c.Configure = &state.Configure{Cluster: "test", Digest: "x"}
-		for _, f := range w {
-			name, prefer, isGroup := strings.Cut(f, ":")
-			switch {
-			case f == "":
-			case isGroup:
-				g := state.ConfigGroup{Name: name, Rules: state.Rules{Weight: 1}}
-				if prefer != "" {
-					g.Prefer = strings.Split(prefer, ",")
-				}
-				c.Configure.Groups = append(c.Configure.Groups, g)
-			case strings.HasPrefix(f, "!"):
-				c.Configure.Nodes = append(c.Configure.Nodes, state.ConfigNode{Name: f[1:], Role: state.Witness})
-			default:
-				c.Configure.Nodes = append(c.Configure.Nodes, state.ConfigNode{Name: f, Role: state.Member})
-			}
-		}
-	case "join": // NODE BOOT [GROUP WHAT]
-		c.Join = &state.Join{Node: w[0], Boot: w[1]}
-		if w[2] != "" {
-			c.Join.Found = map[string]string{w[2]: w[3]}
-		}
-		sc.v.Nodes[w[0]] = Liveness{Reachable: true, Boot: w[1]}
-	case "leave":
-		c.Leave = &state.Leave{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot}
-	case "fence": // NODE ACTION by an operator
-		c.Order = &state.Order{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Action: state.FenceAction(w[1]), Reason: "by hand", By: "root"}
-	case "order": // NODE, by the cluster
-		c.Order = &state.Order{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Action: sc.v.FenceAction, Reason: "silent", By: state.ByCluster}
-	case "rehearse": // NODE
-		c.Order = &state.Order{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Action: state.FenceRehearse, Reason: "monthly", By: "root", Level: 1}
-	case "standby": // NODE on|off
-		c.Standby = &state.Standby{Node: w[0], On: w[1] == "on", By: "root"}
-	case "confirm": // NODE
-		c.Confirm = &state.Confirm{Node: w[0], Boot: sc.s.Nodes[w[0]].Boot, Reason: "pulled its plug", By: "root"}
-	case "shot": // NODE EXECUTOR
-		c.Shoot = &state.Shoot{Op: sc.op(w[0]), Executor: w[1]}
-	case "missed":
-		c.ShotFailed = &state.ShotFailed{Op: sc.op(w[0]), Executor: sc.s.Operations[sc.op(w[0])].Executor, Error: "no answer"}
-	case "proven":
-		c.ShotProven = &state.ShotProven{Op: sc.op(w[0]), Executor: sc.s.Operations[sc.op(w[0])].Executor, Evidence: []string{"read off twice"}}
-	case "on":
-		c.PoweredOn = &state.PoweredOn{Op: sc.op(w[0])}
-	case "started":
-		c.Started = sc.report(w[0])
-	case "stopped":
-		c.Stopped = sc.report(w[0])
-	case "failed":
-		c.Failed = sc.report(w[0])
-	case "stopfailed":
-		c.StopFailed = sc.report(w[0])
-	case "clear":
-		c.Clear = &state.Clear{Group: w[0]}
-	case "commit": // everything that is planned and committable
-		for _, a := range Plan(sc.s, sc.v) {
-			if a.Commit != nil {
-				if err := sc.commit(*a.Commit); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	default:
-		return fmt.Errorf("unknown word %q", word)
-	}
-	return sc.commit(c)
-}
-
-func (sc *scenario) commit(c state.Command) error {
-	sc.index++
-	c.Elapsed, sc.v.Since = sc.v.Since, 0
-	next, res := state.Apply(sc.s, sc.index, c)
-	if res.Err != nil {
-		return res.Err
-	}
-	if err := state.CheckStep(sc.s, next); err != nil {
-		return err
-	}
-	sc.s = next
-	return state.Check(next)
-}
-
-func (sc *scenario) policy(rule string, args []string) error {
-	var n []int64
-	for _, a := range args {
-		i, err := strconv.ParseInt(a, 10, 64)
-		if err != nil {
-			return err
-		}
-		n = append(n, i)
-	}
-	p := &sc.v.Policy
-	switch {
-	case rule == "storm" && len(n) == 1:
-		p.StormWindow = n[0] * 1000
-	case rule == "quarantine" && len(n) == 3:
-		p.QuarantineAfter, p.QuarantineWindow, p.QuarantineTime = int(n[0]), n[1]*1000, n[2]*1000
-	default:
-		return fmt.Errorf("policy %s %v", rule, n)
-	}
-	return nil
-}
-
-func (sc *scenario) fenced(node, boot string) error {
-	for _, line := range []string{"join NODE BOOT", "order NODE", "shot NODE gamma", "proven NODE"} {
-		line = strings.NewReplacer("NODE", node, "BOOT", boot).Replace(line)
-		if err := sc.do(strings.Fields(line)); err != nil {
-			return fmt.Errorf("%s: %w", line, err)
-		}
-	}
-	sc.v.Nodes[node] = Liveness{Gone: "silent"}
-	return nil
-}
-
-// op is the number of the open operation against a node.
-func (sc *scenario) op(node string) uint64 {
-	if n := sc.s.Nodes[node]; n != nil {
-		return n.Op
-	}
-	return 0
-}
-
-func (sc *scenario) report(group string) *state.Report {
-	gr := sc.s.Groups[group].Grant
-	return &state.Report{Group: group, Token: gr.Token, Node: gr.Node, Boot: gr.Boot, Resource: "app", Error: "exit status 1"}
 }

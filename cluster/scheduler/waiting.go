@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hamgr/hamgr/cluster/state"
@@ -11,17 +12,12 @@ import (
 // granted have no entry.
 func Waiting(s *state.State, v View) map[string]string {
 	b := look(s, v)
-	names := s.GroupNames()
-	b.stops(names) // where groups are about to go is taken
-	b.grants(names)
-	return b.waiting(names)
-}
-
-// waiting is Waiting, of those among the groups that are in no plan.
-func (b *board) waiting(names []string) map[string]string {
+	b.foretell()
+	b.stops()
+	b.grants()
 	why := map[string]string{}
-	for _, name := range names {
-		if g := b.s.Groups[name]; g != nil && b.where[name] == "" {
+	for _, name := range b.names {
+		if g := s.Groups[name]; b.where[name] == "" {
 			why[name] = b.waits(g)
 		}
 	}
@@ -100,6 +96,11 @@ func (b *board) idle(g *state.Group) string {
 	for _, first := range g.After {
 		if why := b.notRunning(first); why != "" {
 			return fmt.Sprintf("it runs after %s, %s", first, why)
+		}
+	}
+	for _, other := range slices.Concat(g.After, g.With) {
+		if why := b.ending[other]; why != "" {
+			return fmt.Sprintf("%s is to stop: %s", other, why)
 		}
 	}
 	if with, why := b.host(g); why != "" {
