@@ -38,12 +38,12 @@ tidy:
 
 vet:
 	$(GO) vet ./...
-	$(GO) vet -tags systemdhost ./resources/systemd ./e2e/hosts
+	$(GO) vet -tags systemdhost ./resources/systemd ./resources/command ./e2e/hosts
 	cd agents/redfish/independent && $(GO) vet ./...
 
 lint:
 	$(GO) run $(STATICCHECK) ./...
-	$(GO) run $(STATICCHECK) -tags systemdhost ./resources/systemd ./e2e/hosts
+	$(GO) run $(STATICCHECK) -tags systemdhost ./resources/systemd ./resources/command ./e2e/hosts
 
 # Each fuzz target for FUZZTIME: long enough to run the corpus and to notice a parser that falls over at once. A number
 # of runs, not seconds: at the end of its time the Go fuzzer now and then fails with "context deadline exceeded" although

@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary; and the tests of the resource kind systemd. Root only; about a minute.
+# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary; and the tests of the resource kinds systemd and command. Root only; about a minute.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 1 ] || { sed -n '2p' "$0"; exit 2; }
@@ -91,6 +91,7 @@ check "what it mounts is seen by the host" is "$(on 'readlink /proc/1/ns/mnt')" 
 
 check "the group starts" until_ok 30 worker
 check "so does its unit" until_ok 10 bash -c "'$here/host.sh' '$W' exec systemctl is-active worker"
+check "the group's process has a unit of its own" on 'grep -F "hamgr.slice/hamgr-work:sleep.service" /proc/$(pgrep -xf "/bin/sleep 86399")/cgroup'
 check "with the token" on "tr '\\0' '\\n' < /proc/$(unit_pid)/environ | grep -x 'HAMGR_TOKEN=[1-9][0-9]*'"
 service=$(worker || true) daemon=$(property MainPID) unit=$(unit_pid)
 check "a restart takes less than the detection time" on 'timeout 3 systemctl restart hamgr'
@@ -120,10 +121,12 @@ check "and still has the same process" same_worker
 
 [ $fail = 0 ] || { echo; host journal -u hamgr -n 60; }
 
-# The resource kind that drives units, on the same systemd: its own tests, with those that need a host to do
-# anything to (host_*_test.go). Elsewhere it has a fake one.
-(cd "$here/../.." && CGO_ENABLED=0 "${GO:-go}" test -tags systemdhost -c -o "$W/systemd.test" ./resources/systemd)
-host put "$W/systemd.test" /root/systemd.test
-check "resources/systemd passes its tests" on 'cd /root && ./systemd.test -test.timeout 280s'
+# The resource kinds that drive units, on the same systemd: their own tests, with those that need a host to do
+# anything to (host_*test.go). Elsewhere they have a fake one.
+for kind in systemd command; do
+    (cd "$here/../.." && CGO_ENABLED=0 "${GO:-go}" test -tags systemdhost -c -o "$W/$kind.test" ./resources/$kind)
+    host put "$W/$kind.test" /root/$kind.test
+    check "resources/$kind passes its tests" on "cd /root && ./$kind.test -test.timeout 280s"
+done
 echo "$pass passed, $fail failed"
 [ $fail = 0 ]

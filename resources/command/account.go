@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,56 +21,54 @@ type account struct {
 	name, home string // empty if only the group is given
 }
 
-// account looks user and group up; nil is whoever runs the daemon.
+// account looks user and group up; nil is whoever runs the daemon. A number that nobody has is refused, as systemd does.
 func (o *Options) account(ctx context.Context) (*account, error) {
 	if o.User == "" && o.Group == "" {
 		return nil, nil
 	}
 	a := &account{uid: uint32(os.Geteuid())}
 	if o.User != "" {
-		if err := a.readUser(ctx, o.User, o.Group != ""); err != nil {
-			return nil, err
+		if err := a.readUser(ctx, o.User); err != nil {
+			return nil, fmt.Errorf("user %s: %w", o.User, err)
 		}
 	}
 	if o.Group != "" {
 		gid, err := lookUpGroup(ctx, o.Group)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("group %s: %w", o.Group, err)
 		}
 		a.gid = gid
 	}
 	return a, nil
 }
 
-func (a *account) readUser(ctx context.Context, name string, hasGroup bool) error {
+func (a *account) readUser(ctx context.Context, name string) error {
 	u, err := lookUpUser(ctx, name)
 	if err != nil {
-		uid, ok := number(name)
-		if !ok || ctx.Err() != nil {
-			return err
-		}
-		if !hasGroup {
-			return fmt.Errorf("%w: user %s is not known here, so its group is not either; write group, too", resources.ErrSetup, name)
-		}
-		a.uid, a.name, a.home = uid, name, "/"
-		return nil
+		return err
 	}
-	uid, okUser := number(u.Uid)
-	gid, okGroup := number(u.Gid)
-	if !okUser || !okGroup {
-		return fmt.Errorf("user %s has the odd numbers %q and %q", name, u.Uid, u.Gid)
-	}
-	a.uid, a.gid, a.name, a.home = uid, gid, u.Username, u.HomeDir
 	ids, err := u.GroupIds()
 	if err != nil {
-		return fmt.Errorf("groups of user %s: %w", name, err)
+		return fmt.Errorf("its groups: %w", err)
 	}
-	for _, id := range ids {
-		if gid, ok := number(id); ok && !slices.Contains(a.groups, gid) {
-			a.groups = append(a.groups, gid)
-		}
+	numbers, err := parse(append([]string{u.Uid, u.Gid}, ids...)...)
+	if err != nil {
+		return err
 	}
+	a.uid, a.gid, a.groups, a.name, a.home = numbers[0], numbers[1], numbers[2:], u.Username, u.HomeDir
 	return nil
+}
+
+func parse(numbers ...string) ([]uint32, error) {
+	list := make([]uint32, len(numbers))
+	for i, s := range numbers {
+		n, err := strconv.ParseUint(s, 10, 32)
+		if err != nil || n == 1<<32-1 { // which is "no change" to the kernel
+			return nil, fmt.Errorf("it has the odd number %q", s)
+		}
+		list[i] = uint32(n)
+	}
+	return list, nil
 }
 
 func (a *account) credential() *syscall.Credential {
@@ -81,12 +78,7 @@ func (a *account) credential() *syscall.Credential {
 	return &syscall.Credential{Uid: a.uid, Gid: a.gid, Groups: a.groups}
 }
 
-func number(s string) (uint32, bool) {
-	n, err := strconv.ParseUint(s, 10, 32)
-	return uint32(n), err == nil && n != 1<<32-1 // which is "no change" to the kernel
-}
-
-// lookUpUser knows the users of /etc/passwd by itself. For those of directories, which the name service switch leads to, getent(1) is asked.
+// lookUpUser knows the users of /etc/passwd by itself. For those of directories, to which the name service switch leads, getent(1) is asked.
 func lookUpUser(ctx context.Context, name string) (*user.User, error) {
 	u, err := user.Lookup(name)
 	if err != nil {
@@ -97,27 +89,28 @@ func lookUpUser(ctx context.Context, name string) (*user.User, error) {
 	}
 	fields, err := getent(ctx, "passwd", name, 7)
 	if err != nil {
-		return nil, fmt.Errorf("user %s: %w", name, err)
+		return nil, err
 	}
 	return &user.User{Username: fields[0], Uid: fields[2], Gid: fields[3], HomeDir: fields[5]}, nil
 }
 
 func lookUpGroup(ctx context.Context, name string) (uint32, error) {
-	id := name
-	if g, err := user.LookupGroup(name); err == nil {
-		id = g.Gid
-	} else if _, ok := number(name); !ok {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		g, err = user.LookupGroupId(name)
+	}
+	if err != nil {
 		fields, err := getent(ctx, "group", name, 4)
 		if err != nil {
-			return 0, fmt.Errorf("group %s: %w", name, err)
+			return 0, err
 		}
-		id = fields[2]
+		g = &user.Group{Gid: fields[2]}
 	}
-	gid, ok := number(id)
-	if !ok {
-		return 0, fmt.Errorf("group %s has the odd number %q", name, id)
+	gid, err := parse(g.Gid)
+	if err != nil {
+		return 0, err
 	}
-	return gid, nil
+	return gid[0], nil
 }
 
 // getent gives the fields of an entry. Status 2 says that there is none: getent(1).

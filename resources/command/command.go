@@ -62,7 +62,7 @@ func (o *Options) New(env resources.Env) (resources.Resource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("private directory of %s: %w", env.Resource, err)
 	}
-	return &command{opts: *o, signal: sig, env: env, dir: dir, spawn: os.StartProcess, dial: connect}, nil
+	return &command{opts: *o, signal: sig, env: env, dir: dir, spawn: os.StartProcess, managed: isRunBySystemd, dial: connect}, nil
 }
 
 var _ interface {
@@ -77,7 +77,9 @@ type command struct {
 	env    resources.Env
 	dir    string // env.Dir as an absolute path
 	spawn  func(name string, argv []string, attr *os.ProcAttr) (*os.Process, error)
-	dial   func(context.Context) (manager, error)
-	exits  exits
-	alone  bool // no action of an earlier daemon is left; guarded by the resource's lock
+	// managed tells whether systemd is to be asked for processes; one that was asked for is asked about wherever there is one.
+	managed func() bool
+	dial    func(context.Context) (manager, error)
+	exits   exits
+	alone   bool // no action of an earlier daemon is left; guarded by the resource's lock
 }

@@ -22,10 +22,16 @@ import (
 
 // The test binary is its own helper: with this variable set it is a daemon that starts
 // a resource in the directory that it names, and waits to be killed.
-const daemonVariable = "COMMAND_TEST_DAEMON"
+const (
+	daemonVariable  = "COMMAND_TEST_DAEMON"
+	systemdVariable = "COMMAND_TEST_SYSTEMD" // where it is set, the daemon finds the host's systemd
+)
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(daemonVariable); dir != "" {
+		if os.Getenv(systemdVariable) != "" {
+			managed = isRunBySystemd
+		}
 		r, err := newCommand(dir, 1, os.Args[1:]...)
 		if err == nil {
 			err = r.Start(context.Background())
@@ -36,8 +42,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// dialer says how the tests find a systemd: not at all, so that they do the same wherever they run.
-var dialer = func(context.Context) (manager, error) { return nil, errNoSystemd }
+// managed is false, so that the tests do the same wherever they run.
+var managed = func() bool { return false }
 
 func newCommand(dir string, token uint64, run ...string) (*command, error) {
 	o := Kind().Options().(*Options)
@@ -54,7 +60,7 @@ func build(o *Options, dir string, token uint64) (*command, error) {
 		return nil, err
 	}
 	c := r.(*command)
-	c.dial = dialer
+	c.managed = managed
 	return c, nil
 }
 
@@ -375,4 +381,22 @@ func BenchmarkStartStop(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(starts.Nanoseconds())/float64(b.N), "ns/start")
+}
+
+func BenchmarkProbe(b *testing.B) {
+	c, err := newCommand(b.TempDir(), 1, "sleep", "60")
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := c.Start(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if state, _, err := c.Probe(b.Context()); state != resources.Active {
+			b.Fatal(state, err)
+		}
+	}
+	if err := c.Stop(b.Context()); err != nil {
+		b.Fatal(err)
+	}
 }

@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -130,23 +131,45 @@ func groupOf(p process.Process, unit string) (path string, ok bool) {
 	return parseGroup(b, unit)
 }
 
-// parseGroup reads lines of hierarchy, controllers and path. systemd's is the one without controllers, or named by it.
+// parseGroup cuts the path after the unit.
 func parseGroup(b []byte, unit string) (path string, ok bool) {
 	name := []byte("/" + unit)
-	for line := range bytes.Lines(b) {
-		parts := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(":"), 3)
-		if len(parts) != 3 || len(parts[1]) > 0 && !bytes.Equal(parts[1], []byte("name=systemd")) {
-			continue
-		}
-		begin := bytes.Index(parts[2], name)
+	for own := range groups(b) {
+		begin := bytes.Index(own, name)
 		if begin < 0 {
 			continue
 		}
-		if rest := parts[2][begin+len(name):]; len(rest) == 0 || rest[0] == '/' {
-			return string(parts[2][:begin+len(name)]), true
+		if rest := own[begin+len(name):]; len(rest) == 0 || rest[0] == '/' {
+			return string(own[:begin+len(name)]), true
 		}
 	}
 	return "", false
+}
+
+// isService reports whether a process is in the control group of a service.
+func isService(b []byte) bool {
+	for own := range groups(b) {
+		if bytes.HasSuffix(own, []byte(".service")) {
+			return true
+		}
+	}
+	return false
+}
+
+// groups are the paths in systemd's hierarchies. A line is the hierarchy, its controllers and the path; systemd's is the one without
+// controllers, or named by it.
+func groups(b []byte) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		for line := range bytes.Lines(b) {
+			parts := bytes.SplitN(bytes.TrimSuffix(line, []byte("\n")), []byte(":"), 3)
+			if len(parts) != 3 || len(parts[1]) > 0 && !bytes.Equal(parts[1], []byte("name=systemd")) {
+				continue
+			}
+			if !yield(parts[2]) {
+				return
+			}
+		}
+	}
 }
 
 // killGroup has the kernel kill the unit's whole control group at once, where it can (Linux 5.14, unified hierarchy); where it

@@ -103,8 +103,7 @@ func TestAccount(t *testing.T) {
 		"none":               {},
 		"by name":            {user: "root", want: &account{groups: []uint32{0}, name: "root", home: root.HomeDir}},
 		"by number":          {user: "0", want: &account{groups: []uint32{0}, name: "root", home: root.HomeDir}},
-		"a stranger":         {user: "54321", group: "12345", want: &account{uid: 54321, gid: 12345, name: "54321", home: "/"}},
-		"without a group":    {user: "54321", err: resources.ErrSetup},
+		"nobody's number":    {user: "54321", err: resources.ErrNode},
 		"nobody has it":      {user: "no-such-user", err: resources.ErrNode},
 		"group":              {group: "0", want: &account{uid: uint32(os.Geteuid())}},
 		"no such group":      {user: "root", group: "no-such-group", err: resources.ErrNode},
@@ -227,6 +226,20 @@ func TestParseGroup(t *testing.T) {
 	} {
 		if got, ok := parseGroup([]byte(in), unit); got != want || ok != (want != "") {
 			t.Errorf("%q: %q", in, got)
+		}
+	}
+}
+
+func TestIsService(t *testing.T) {
+	for in, want := range map[string]bool{
+		"0::/system.slice/hamgr.service\n":                      true,
+		"1:cpu:/\n3:name=systemd:/system.slice/hamgr.service\n": true,
+		"0::/user.slice/user-0.slice/session-1.scope\n":         false,
+		"1:cpu:/system.slice/hamgr.service\n0::/\n":             false,
+		"": false,
+	} {
+		if got := isService([]byte(in)); got != want {
+			t.Errorf("%q: %t", in, got)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
-// script is a service that commands start, stop and look at. DIR is the test's directory; "state" is what monitor says.
+// service is one that commands start, stop and look at. DIR is the test's directory; "state" is what monitor says.
 func service(t *testing.T, dir string, token uint64, start, stop, monitor string) *command {
 	t.Helper()
 	o := Kind().Options().(*Options)
@@ -190,7 +190,7 @@ func TestNeverInactiveWithoutStop(t *testing.T) {
 		if err := c.Start(deadline(t, 10*time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Stop(deadline(t, 600*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := c.Stop(deadline(t, 2*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("stop: %v", err)
 		}
 		if runs(t, awaitFile(t, dir+"/pids", 1)[0]) {
@@ -353,7 +353,7 @@ func TestUser(t *testing.T) {
 	put(t, secret, "mouse\n")
 	o := Kind().Options().(*Options)
 	o.Run = []string{"sh", "-c", "id -u; id -g; echo $HOME $USER $LOGNAME $KEY; exec sleep 60"}
-	o.User, o.Group, o.LogFile = "daemon", "54321", filepath.Join(dir, "log")
+	o.User, o.Group, o.LogFile = "daemon", "5", filepath.Join(dir, "log")
 	o.EnvironmentFiles = map[string]string{"KEY": secret}
 	c, err := build(o, dir, 1)
 	if err != nil {
@@ -362,7 +362,7 @@ func TestUser(t *testing.T) {
 	defer mustStop(t, c)
 	rec := mustStart(t, c)
 	got := awaitFile(t, o.LogFile, 6)
-	if want := "1 54321 /usr/sbin daemon daemon mouse"; strings.Join(got, " ") != want {
+	if want := "1 5 /usr/sbin daemon daemon mouse"; strings.Join(got, " ") != want {
 		t.Errorf("it runs with %q, want %q", got, want)
 	}
 	if argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", rec.PID)); err != nil || strings.Contains(string(argv), "mouse") {

@@ -145,7 +145,7 @@ func TestStopKillsBeforeItsDeadline(t *testing.T) {
 	c := tracked(t, dir, 1, "sh", "-c", "trap '' TERM; echo y > "+up+"; while :; do sleep 0.02; done")
 	mustStart(t, c)
 	awaitFile(t, up, 1)
-	if err := c.Stop(deadline(t, 400*time.Millisecond)); err != nil {
+	if err := c.Stop(deadline(t, 2*time.Second)); err != nil {
 		t.Error(err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
-// Where systemd runs, it is asked for the process: in a transient service of its own the process is in a control group of its
+// Where the daemon is a service of systemd's, that is asked for the process: in a transient service of its own the process is in a control group of its
 // own, is no child of the daemon, and does not belong to the daemon's service. What is said of it here is what is said of
 // any other process; systemd starts it, and tells how it ended.
 
@@ -42,12 +42,19 @@ const (
 	endingTime = 250 * time.Millisecond
 )
 
-// errNoSystemd says that this host's first process is another one, or that it listens to root alone.
-var errNoSystemd = errors.New("no systemd")
+// errNoSystemd says that this host's first process is another one.
+var errNoSystemd = errors.New("no systemd runs here")
+
+// isRunBySystemd reports whether the daemon is a service of systemd's. One that somebody has started by hand, perhaps one of several on
+// this host, keeps what it starts to itself.
+func isRunBySystemd() bool {
+	own, err := os.ReadFile("/proc/self/cgroup")
+	return err == nil && isService(own) && os.Getppid() == 1 && os.Geteuid() == 0
+}
 
 // connect gives a connection to the systemd of this host.
 func connect(ctx context.Context) (manager, error) {
-	if _, err := os.Stat("/run/systemd/system"); err != nil || os.Geteuid() != 0 { // sd_booted(3)
+	if _, err := os.Stat("/run/systemd/system"); err != nil { // sd_booted(3)
 		return nil, errNoSystemd
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTime)
@@ -59,16 +66,18 @@ func connect(ctx context.Context) (manager, error) {
 	return c, nil
 }
 
-// systemd gives a connection, or nil where there is no systemd that answers: then the process is the daemon's child.
+// systemd gives a connection, or nil where the daemon is not run by systemd, or that does not answer: then the process is the daemon's
+// child.
 func (c *command) systemd(ctx context.Context) manager {
+	if !c.managed() {
+		return nil
+	}
 	m, err := c.dial(ctx)
-	if err == nil {
-		return m
-	}
-	if !errors.Is(err, errNoSystemd) {
+	if err != nil {
 		c.env.Log.Warn("systemd does not answer: the process is started without a unit of its own", "err", err)
+		return nil
 	}
-	return nil
+	return m
 }
 
 // unitName is the same for every start of the resource. Names in hamgr.toml have no colon.
