@@ -10,6 +10,10 @@ need='gcc:gcc:the race detector
 mkfs.ext4:e2fsprogs:the filesystem resource, on a disk image
 mount:mount:the filesystem resource
 losetup:mount:the filesystem resource, on a disk image
+mkfs.xfs:xfsprogs:the same
+mkfs.btrfs:btrfs-progs:the same
+debugfs:e2fsprogs:the same, damaged
+swapon:mount:the same, used as swap
 lvm:lvm2:the lvm resource
 dmsetup:dmsetup:the same
 linux.uml:user-mode-linux:a kernel with device-mapper for the same
