@@ -79,6 +79,12 @@ func conformanceHost(t *testing.T, cidr string) *resourcetest.Host {
 	a, other := n.join("a", 1), n.join("other", 2)
 	prefix := netip.MustParsePrefix(cidr)
 	var g gate
+	var made []*address
+	t.Cleanup(func() { // what the end of a process does to the keepers of all its daemons
+		for _, r := range made {
+			r.endKeeper(errors.New("the daemon ends"))
+		}
+	})
 	cable := func(in bool) func() {
 		return func() {
 			n.cable(a, in)
@@ -93,6 +99,7 @@ func conformanceHost(t *testing.T, cidr string) *resourcetest.Host {
 			o.Address, o.DuplicateTimeout = cidr, minDuplicateTimeout
 			r, err := o.New(env)
 			if err == nil {
+				made = append(made, r.(*address))
 				r.(*address).kernel.socket = func(domain, typ, proto int) (int, error) {
 					if err := g.pass(domain, proto); err != nil {
 						return -1, err
