@@ -52,7 +52,7 @@ func newBadDisk(t *testing.T, mkfs ...string) *badDisk {
 	return d
 }
 
-// now says that the disk is to work, hang or fail, and waits until it does.
+// now says that the disk is to work, hang, hang writes or fail, and waits until it does.
 func (d *badDisk) now(t *testing.T, mode string) {
 	t.Helper()
 	fmt.Fprintln(d.in, mode)
@@ -153,7 +153,7 @@ func (s *diskServer) answer(op uint32, in []byte) (answer []byte, errno unix.Err
 		return answer, 0
 	case fuseRead, fuseWrite, fuseFsync:
 		s.mu.Lock()
-		for s.mode == "hang" {
+		for s.mode == "hang" || s.mode == "hang writes" && op != fuseRead {
 			s.changed.Wait()
 		}
 		failing := s.mode == "fail"

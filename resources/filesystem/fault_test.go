@@ -24,7 +24,7 @@ func quiet(t *testing.T, f *filesystem) {
 
 func wantDetail(t *testing.T, f *filesystem, want resources.State, words ...string) {
 	t.Helper()
-	got, detail, err := f.Probe(deadline(t, 20*time.Second))
+	got, detail, err := f.Probe(deadline(t, time.Minute))
 	if err != nil || got != want {
 		t.Errorf("probe: %v %q %v, want %v", got, detail, err, want)
 	}
@@ -41,11 +41,16 @@ func TestHungDisk(t *testing.T) {
 	for _, write := range []bool{false, true} {
 		t.Run(fmt.Sprintf("write %v", write), func(t *testing.T) {
 			d := newBadDisk(t, mkfsOf["ext4"]...)
-			f := mounted(t, Options{Device: d.device, Mountpoint: t.TempDir(), Fstype: "ext4", MonitorWrite: write, DiskTimeout: 300 * time.Millisecond})
+			f := mounted(t, Options{Device: d.device, Mountpoint: t.TempDir(), Fstype: "ext4", MonitorWrite: write})
 			if err := os.WriteFile(f.opts.Mountpoint+"/file", []byte("dirty"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			d.during(t, "hang")
+			mode := "hang"
+			if write {
+				mode = "hang writes"
+			}
+			d.during(t, mode)
+			f.opts.DiskTimeout = 300 * time.Millisecond // while it works, a busy machine may need more
 			wantDetail(t, f, resources.Failed, "does not answer within")
 			before := runtime.NumGoroutine()
 			for range 3 {
@@ -58,14 +63,14 @@ func TestHungDisk(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if state, detail, err := again.Probe(deadline(t, 20*time.Second)); err != nil || state != resources.Failed {
+			if state, detail, err := again.Probe(deadline(t, time.Minute)); err != nil || state != resources.Failed {
 				t.Errorf("another resource of this mount: %v %q %v", state, detail, err)
 			}
 			start := time.Now()
 			if err := f.Stop(deadline(t, 300*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("stop: %v", err)
 			}
-			if took := time.Since(start); took > 3*time.Second {
+			if took := time.Since(start); took > 10*time.Second {
 				t.Errorf("a stop with 300 ms took %s", took)
 			}
 			d.now(t, "work")
@@ -82,7 +87,7 @@ func TestHungStart(t *testing.T) {
 		f := unmounted(t, Options{Device: d.device, Mountpoint: t.TempDir(), Fstype: "ext4", Fsck: fsck})
 		run(t, "blockdev", "--flushbufs", d.device)
 		d.now(t, "hang")
-		if err := f.Start(deadline(t, 300*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+		if err := f.Start(deadline(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: start: %v", fsck, err)
 		}
 		if err := f.Stop(deadline(t, 300*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
@@ -111,15 +116,15 @@ func TestBrokenDisk(t *testing.T) {
 			}
 			unix.Sync()
 			wantDetail(t, f, resources.Failed)
-			if err := f.Stop(deadline(t, 10*time.Second)); err != nil {
+			if err := f.Stop(deadline(t, time.Minute)); err != nil {
 				t.Errorf("stop: %v", err)
 			}
-			err := f.Start(deadline(t, 10*time.Second))
+			err := f.Start(deadline(t, time.Minute))
 			if !errors.Is(err, resources.ErrNode) || errors.Is(err, resources.ErrSetup) {
 				t.Errorf("start: %v", err)
 			}
 			d.now(t, "work")
-			if err := f.Stop(deadline(t, 10*time.Second)); err != nil {
+			if err := f.Stop(deadline(t, time.Minute)); err != nil {
 				t.Errorf("stop: %v", err)
 			}
 		})
@@ -147,6 +152,9 @@ func TestShutdown(t *testing.T) {
 		bystander := user(t, "cwd", filepath.Dir(f.opts.Mountpoint))
 		shutdown(t, f.opts.Mountpoint)
 		wantState(t, f, resources.Failed)
+		if err := wantError(f.Start(deadline(t, time.Minute)), resources.ErrNode, ""); err != nil {
+			t.Error(err)
+		}
 		mustStop(t, f)
 		if users[0]() || users[1]() || !bystander() {
 			t.Errorf("%s: its users or a bystander", fstype)
@@ -171,7 +179,7 @@ func TestVanishedDevice(t *testing.T) {
 	f := unmounted(t, Options{Device: link, Mountpoint: t.TempDir(), Fstype: "ext4"})
 	f.env.Dir = t.TempDir()
 	for _, other := range []string{"", disk(t)} {
-		if err := f.Start(deadline(t, 10*time.Second)); err != nil {
+		if err := f.Start(deadline(t, time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		wantState(t, f, resources.Active)
@@ -182,7 +190,7 @@ func TestVanishedDevice(t *testing.T) {
 			}
 		}
 		wantDetail(t, f, resources.Failed, "its device")
-		if err := f.Start(deadline(t, 10*time.Second)); !errors.Is(err, resources.ErrNode) {
+		if err := f.Start(deadline(t, time.Minute)); !errors.Is(err, resources.ErrNode) {
 			t.Errorf("start: %v", err)
 		}
 		mustStop(t, f)
@@ -190,7 +198,7 @@ func TestVanishedDevice(t *testing.T) {
 			t.Errorf("after the stop: held %v, %v", held, err)
 		}
 		_ = os.Remove(link)
-		if err := f.Start(deadline(t, 10*time.Second)); !errors.Is(err, resources.ErrNode) {
+		if err := f.Start(deadline(t, time.Minute)); !errors.Is(err, resources.ErrNode) {
 			t.Errorf("start without a device: %v", err)
 		}
 		mustStop(t, f)
@@ -208,7 +216,7 @@ func TestVanishedDeviceIsHeld(t *testing.T) {
 	}
 	f := unmounted(t, Options{Device: link, Mountpoint: t.TempDir(), Fstype: "ext4"})
 	f.env.Dir = t.TempDir()
-	if err := f.Start(deadline(t, 10*time.Second)); err != nil {
+	if err := f.Start(deadline(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	elsewhere := t.TempDir()
@@ -217,7 +225,7 @@ func TestVanishedDeviceIsHeld(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(elsewhere, 0) })
 	_ = os.Remove(link)
-	if err := f.Stop(deadline(t, 500*time.Millisecond)); err == nil || !strings.Contains(err.Error(), elsewhere) {
+	if err := f.Stop(deadline(t, time.Second)); err == nil || !strings.Contains(err.Error(), elsewhere) {
 		t.Errorf("stop: %v", err)
 	}
 }

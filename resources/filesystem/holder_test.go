@@ -63,12 +63,12 @@ func TestHolders(t *testing.T) {
 			f := unmounted(t, Options{Device: device, Mountpoint: t.TempDir(), Fstype: "ext4"})
 			letGo := test.hold(t, device)
 			wantDetail(t, f, resources.Failed, test.want)
-			for what, err := range map[string]error{"start": f.Start(deadline(t, 10*time.Second)), "check": f.Check(deadline(t, 10*time.Second))} {
+			for what, err := range map[string]error{"start": f.Start(deadline(t, time.Minute)), "check": f.Check(deadline(t, time.Minute))} {
 				if err := wantError(err, resources.ErrElsewhere, test.want); err != nil {
 					t.Errorf("%s: %v", what, err)
 				}
 			}
-			if err := f.Stop(deadline(t, 500*time.Millisecond)); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := f.Stop(deadline(t, time.Second)); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("stop: %v", err)
 			}
 			letGo()
@@ -85,10 +85,10 @@ func TestHolders(t *testing.T) {
 func TestLoopDeviceAbove(t *testing.T) {
 	f := unmounted(t, Options{Device: disk(t), Mountpoint: t.TempDir(), Fstype: "ext4"})
 	loop(t, f.opts.Device)
-	if err := wantError(f.Start(deadline(t, 10*time.Second)), resources.ErrElsewhere, "losetup --detach"); err != nil {
+	if err := wantError(f.Start(deadline(t, time.Minute)), resources.ErrElsewhere, "losetup --detach"); err != nil {
 		t.Error(err)
 	}
-	if err := wantError(f.Check(deadline(t, 10*time.Second)), resources.ErrElsewhere, "losetup --detach"); err != nil {
+	if err := wantError(f.Check(deadline(t, time.Minute)), resources.ErrElsewhere, "losetup --detach"); err != nil {
 		t.Error(err)
 	}
 	mustStop(t, f)

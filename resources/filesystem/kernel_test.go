@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // The tests mount and kill for real, in a mount and PID namespace of their own, so that
@@ -119,8 +120,9 @@ func user(t *testing.T, how, path string) (runs func() bool) {
 		select {
 		case <-ended:
 			return false
-		case <-time.After(20 * time.Millisecond): // one that was signalled needs a moment to be waited for
-			return true
+		case <-time.After(20 * time.Millisecond):
+			p, err := process.Look(cmd.Process.Pid) // one that has just ended may not have been waited for yet
+			return err == nil && !p.Ended()
 		}
 	}
 }
@@ -143,7 +145,7 @@ func run(t *testing.T, argv ...string) string {
 func mounted(t *testing.T, o Options) *filesystem {
 	t.Helper()
 	f := unmounted(t, o)
-	if err := f.Start(deadline(t, 10*time.Second)); err != nil {
+	if err := f.Start(deadline(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	wantState(t, f, resources.Active)
@@ -160,7 +162,7 @@ func unmounted(t *testing.T, o Options) *filesystem {
 		o.Fsck = fsckAuto
 	}
 	if o.DiskTimeout == 0 {
-		o.DiskTimeout = 10 * time.Second
+		o.DiskTimeout = time.Minute
 	}
 	if err := o.Validate(); err != nil {
 		t.Fatal(err)
@@ -181,7 +183,7 @@ func unmounted(t *testing.T, o Options) *filesystem {
 
 func mustStop(t *testing.T, f *filesystem) {
 	t.Helper()
-	if err := f.Stop(deadline(t, 10*time.Second)); err != nil {
+	if err := f.Stop(deadline(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	wantState(t, f, resources.Inactive)
@@ -189,7 +191,7 @@ func mustStop(t *testing.T, f *filesystem) {
 
 func wantState(t *testing.T, f *filesystem, want resources.State) {
 	t.Helper()
-	got, detail, err := f.Probe(deadline(t, 10*time.Second))
+	got, detail, err := f.Probe(deadline(t, time.Minute))
 	if err != nil || got != want {
 		t.Errorf("probe of %q: %v %q %v, want %v", f.opts.Mountpoint, got, detail, err, want)
 	}
@@ -212,7 +214,7 @@ func TestLifeOfADisk(t *testing.T) {
 	wantState(t, f, resources.Inactive)
 	mustStop(t, f)
 	for range 2 {
-		if err := f.Start(deadline(t, 10*time.Second)); err != nil {
+		if err := f.Start(deadline(t, time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		wantState(t, f, resources.Active)
@@ -287,14 +289,14 @@ func TestBindMountElsewhere(t *testing.T) {
 		t.Errorf("a bind mount with ro can be written to: %v", err)
 	}
 	users, bystanders := user(t, "cwd", f.opts.Mountpoint), user(t, "cwd", bind.opts.Mountpoint)
-	if err := f.Stop(deadline(t, 500*time.Millisecond)); err == nil || !strings.Contains(err.Error(), bind.opts.Mountpoint) {
+	if err := f.Stop(deadline(t, time.Second)); err == nil || !strings.Contains(err.Error(), bind.opts.Mountpoint) {
 		t.Errorf("stop while the device is mounted elsewhere: %v", err)
 	}
 	if users() || !bystanders() {
 		t.Errorf("user runs %v, bystander runs %v", users(), bystanders())
 	}
 	wantState(t, f, resources.Failed)
-	if err := f.Start(deadline(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), bind.opts.Mountpoint) {
+	if err := f.Start(deadline(t, time.Minute)); err == nil || !strings.Contains(err.Error(), bind.opts.Mountpoint) {
 		t.Errorf("start while the device is mounted elsewhere: %v", err)
 	}
 	if err := unix.Unmount(bind.opts.Mountpoint, unix.MNT_DETACH); err != nil {
@@ -302,7 +304,7 @@ func TestBindMountElsewhere(t *testing.T) {
 	}
 	// Detached, and so in no table; but its user still holds it.
 	wantState(t, f, resources.Failed)
-	if err := f.Stop(deadline(t, 500*time.Millisecond)); err == nil || !strings.Contains(err.Error(), "still held") {
+	if err := f.Stop(deadline(t, time.Second)); err == nil || !strings.Contains(err.Error(), "still held") {
 		t.Errorf("stop of a device held by a detached mount: %v", err)
 	}
 }
@@ -325,10 +327,10 @@ func TestStartRefuses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.Start(deadline(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), test.want) {
+		if err := r.Start(deadline(t, time.Minute)); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: %v", test, err)
 		}
-		if err := r.Stop(deadline(t, 10*time.Second)); err != nil && test.want != "there is no" {
+		if err := r.Stop(deadline(t, time.Minute)); err != nil && test.want != "there is no" {
 			t.Errorf("%+v: stop after a failed start: %v", test, err)
 		}
 	}
@@ -341,7 +343,7 @@ func TestCovered(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantState(t, f, resources.Failed)
-	if err := f.Stop(deadline(t, 10*time.Second)); err == nil {
+	if err := f.Stop(deadline(t, time.Minute)); err == nil {
 		t.Error("stopped although it is still mounted under another mount")
 	}
 	if err := unix.Unmount(f.opts.Mountpoint, 0); err != nil {
@@ -353,7 +355,7 @@ func TestCovered(t *testing.T) {
 func TestMountInside(t *testing.T) {
 	f := mounted(t, Options{Device: disk(t), Mountpoint: filepath.Join(t.TempDir(), "m"), Fstype: "ext4"})
 	inner := mounted(t, Options{Device: "inner", Mountpoint: filepath.Join(f.opts.Mountpoint, "i"), Fstype: "tmpfs"})
-	if err := f.Stop(deadline(t, 500*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), inner.opts.Mountpoint) {
+	if err := f.Stop(deadline(t, time.Second)); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), inner.opts.Mountpoint) {
 		t.Errorf("stop: %v", err)
 	}
 	mustStop(t, inner)

@@ -34,22 +34,22 @@ func TestLifeOfEachKind(t *testing.T) {
 				t.Fatal(err)
 			}
 			wantState(t, f, resources.Inactive)
-			if err := f.Check(deadline(t, 10*time.Second)); err != nil {
+			if err := f.Check(deadline(t, time.Minute)); err != nil {
 				t.Errorf("%s: check: %v", fstype, err)
 			}
 			for range 2 {
-				if err := f.Start(deadline(t, 20*time.Second)); err != nil {
+				if err := f.Start(deadline(t, time.Minute)); err != nil {
 					t.Fatal(err)
 				}
 				wantState(t, f, resources.Active)
 			}
-			if err := f.Check(deadline(t, 10*time.Second)); err != nil {
+			if err := f.Check(deadline(t, time.Minute)); err != nil {
 				t.Errorf("%s: check while active: %v", fstype, err)
 			}
 			for _, d := range disks { // by any of its disks it is the same, and not to be had twice
 				other := unmounted(t, Options{Device: d, Mountpoint: t.TempDir(), Fstype: fstype})
 				wantDetail(t, other, resources.Failed, o.Mountpoint)
-				if err := wantError(other.Start(deadline(t, 10*time.Second)), resources.ErrElsewhere, o.Mountpoint); err != nil {
+				if err := wantError(other.Start(deadline(t, time.Minute)), resources.ErrElsewhere, o.Mountpoint); err != nil {
 					t.Error(err)
 				}
 			}
@@ -76,14 +76,14 @@ func TestDeviceByTag(t *testing.T) {
 	}
 	link := filepath.Join(dir, `my\x20data\x2f1`)
 	f := unmounted(t, Options{Device: "LABEL=" + label, Mountpoint: t.TempDir(), Fstype: "ext4"})
-	if err := wantError(f.Start(deadline(t, 10*time.Second)), resources.ErrNode, "udevadm trigger"); err != nil {
+	if err := wantError(f.Start(deadline(t, time.Minute)), resources.ErrNode, "udevadm trigger"); err != nil {
 		t.Error(err)
 	}
 	if err := os.Symlink(disk(t), link); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.Remove(link) })
-	if err := f.Start(deadline(t, 10*time.Second)); err != nil {
+	if err := f.Start(deadline(t, time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	wantState(t, f, resources.Active)
@@ -120,7 +120,7 @@ func TestFsck(t *testing.T) {
 				run(t, "wipefs", "-q", "-a", device)
 			}
 			f := unmounted(t, Options{Device: device, Mountpoint: t.TempDir(), Fstype: "ext4", Fsck: test.policy})
-			err := f.Start(deadline(t, 20*time.Second))
+			err := f.Start(deadline(t, time.Minute))
 			if test.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -203,7 +203,7 @@ func TestCheck(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = r.(resources.Checker).Check(deadline(t, 10*time.Second))
+		err = r.(resources.Checker).Check(deadline(t, time.Minute))
 		switch {
 		case test.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
@@ -230,7 +230,7 @@ func TestRefusedMounts(t *testing.T) {
 		"unknown to it": {"wonderfs", "noatime", resources.ErrSetup, "does not know"},
 	} {
 		f := unmounted(t, Options{Device: disk(t), Mountpoint: t.TempDir(), Fstype: test.fstype, Options: []string{test.option}})
-		err := f.Start(deadline(t, 10*time.Second))
+		err := f.Start(deadline(t, time.Minute))
 		if test.fstype == "xfs" {
 			if err == nil || errors.Is(err, resources.ErrNode) {
 				t.Errorf("%s: %v", name, err)

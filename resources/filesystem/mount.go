@@ -26,7 +26,10 @@ func (f *filesystem) start(ctx context.Context) error {
 		return err
 	}
 	if v.ours && v.lost == "" {
-		return nil
+		if state, detail := f.judge(v); state != resources.Active {
+			return fmt.Errorf("%w: mounted already, but %s", resources.ErrNode, detail)
+		}
+		return f.record(*v.top)
 	}
 	err = f.calls.enter(ctx, "prepare", func() error {
 		if err := f.mayMount(v); err != nil {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // elsewhere runs a shell script in a mount namespace of its own, which took along what is mounted here, until
@@ -39,7 +40,8 @@ func elsewhere(t *testing.T, script string) (pid int, runs func() bool) {
 		case <-ended:
 			return false
 		case <-time.After(20 * time.Millisecond):
-			return true
+			p, err := process.Look(cmd.Process.Pid) // one that has just ended may not have been waited for yet
+			return err == nil && !p.Ended()
 		}
 	}
 }
@@ -60,7 +62,7 @@ func TestB26OnlyUsersOfThisMountAreEnded(t *testing.T) {
 	bystanders["parent"] = user(t, "cwd", outer.opts.Mountpoint)
 	bystanders["bind mount"] = user(t, "cwd", bound.opts.Mountpoint)
 
-	if err := inner.Stop(deadline(t, 2*time.Second)); err == nil || !strings.Contains(err.Error(), bound.opts.Mountpoint) {
+	if err := inner.Stop(deadline(t, 5*time.Second)); err == nil || !strings.Contains(err.Error(), bound.opts.Mountpoint) {
 		t.Errorf("stop while the bind mount holds the device: %v", err)
 	}
 	if users["here"]() {
@@ -101,10 +103,10 @@ func TestMountedInAnotherNamespace(t *testing.T) {
 	pid, runs := elsewhere(t, "mount "+device+" '"+path+"'")
 	f := unmounted(t, Options{Device: device, Mountpoint: filepath.Join(t.TempDir(), "m"), Fstype: "ext4"})
 	wantDetail(t, f, resources.Failed, path, "mount namespace of PID")
-	if err := wantError(f.Start(deadline(t, 10*time.Second)), resources.ErrElsewhere, path); err != nil {
+	if err := wantError(f.Start(deadline(t, time.Minute)), resources.ErrElsewhere, path); err != nil {
 		t.Error(err)
 	}
-	if err := f.Stop(deadline(t, 500*time.Millisecond)); err == nil || !strings.Contains(err.Error(), path) {
+	if err := f.Stop(deadline(t, time.Second)); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("stop: %v", err)
 	}
 	if !runs() {

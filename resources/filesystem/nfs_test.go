@@ -23,7 +23,7 @@ hang:*) echo "$$" > "${1#hang:}"; sleep 600 & wait ;;
 denied:*) echo "mount.nfs: access denied by server while mounting $1" >&2; exit 32 ;;
 gone:*) echo "mount.nfs: Connection timed out" >&2; exit 32 ;;
 odd:*) echo "mount.nfs: something odd" >&2; exit 32 ;;
-daemon:*) setsid sleep 2 & exit 0 ;;
+daemon:*) setsid sleep 20 & exit 0 ;;
 esac
 exit 0
 `
@@ -98,10 +98,10 @@ func TestMountNFSRefuses(t *testing.T) {
 	} {
 		f := nfs(t, device, "_netdev")
 		begin := time.Now()
-		if err := wantError(f.Start(deadline(t, 20*time.Second)), test.sentinel, test.want); err != nil {
+		if err := wantError(f.Start(deadline(t, time.Minute)), test.sentinel, test.want); err != nil {
 			t.Errorf("%s: %v", device, err)
 		}
-		if took := time.Since(begin); device == "daemon:/x" && took > 1900*time.Millisecond {
+		if took := time.Since(begin); device == "daemon:/x" && took > 10*time.Second {
 			t.Errorf("the start waited %s for a daemon", took)
 		}
 		mustStop(t, f)
@@ -145,7 +145,7 @@ func TestNetworkMountIsNotTouched(t *testing.T) {
 
 func TestCheckNFS(t *testing.T) {
 	f := nfs(t, "server:/x")
-	err := f.Check(deadline(t, 10*time.Second))
+	err := f.Check(deadline(t, time.Minute))
 	known, _ := os.ReadFile("/proc/filesystems")
 	if slices.Contains(strings.Fields(string(known)), "nfs") {
 		if err != nil {
