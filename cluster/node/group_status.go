@@ -78,7 +78,10 @@ func wishes(s *state.State, now int64) map[string]string {
 }
 
 func wishWords(w *state.Wish) string {
-	if w.To != "" {
+	switch {
+	case w.Restart:
+		return "restarted by " + w.By
+	case w.To != "":
 		return fmt.Sprintf("moved to %s by %s", w.To, w.By)
 	}
 	return fmt.Sprintf("moved away from %s by %s", w.From, w.By)
