@@ -53,10 +53,10 @@ type Options struct {
 	CreateMountpoint bool          `toml:"create_mountpoint" doc:"create the mount point, and what is missing above it, if it is not there"`
 	Fstype           string        `toml:"fstype" doc:"type of the file system, as in mount -t; none for a bind mount"`
 	Options          []string      `toml:"options" doc:"mount options, as in mount -o"`
-	Fsck             string        `toml:"fsck" doc:"check before it is mounted: never; preen repairs what is safe to repair (fsck -p); full does so even if it is marked clean; auto is preen for ext2, ext3 and ext4, never for all others; default auto"`
+	Fsck             string        `toml:"fsck" doc:"check before it is mounted: never; preen repairs what is safe to repair (fsck -p); full does so even if it is marked clean; auto is preen for ext2, ext3 and ext4, never for all others"`
 	MonitorWrite     bool          `toml:"monitor_write" doc:"each monitor writes the file .hamgr-write-test in the file system, and waits until it is on the disk"`
-	DiskTimeout      time.Duration `toml:"disk_timeout" doc:"a disk or server that takes longer to answer a monitor's reads and writes has failed; default 10s"`
-	KillAfter        time.Duration `toml:"kill_after" doc:"time from SIGTERM to SIGKILL for processes that use the mount when it is stopped; default 5s"`
+	DiskTimeout      time.Duration `toml:"disk_timeout" doc:"a disk or server that takes longer to answer a monitor's reads and writes has failed"`
+	KillAfter        time.Duration `toml:"kill_after" doc:"time from SIGTERM to SIGKILL for processes that use the mount when it is stopped"`
 }
 
 // Validate implements resources.Options.

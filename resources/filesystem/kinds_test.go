@@ -191,7 +191,7 @@ func TestCheck(t *testing.T) {
 		"line by its device":      {Options{Device: device, Mountpoint: "/srv/x", CreateMountpoint: true, Fstype: "ext4"}, resources.ErrSetup, "line 4 of /etc/fstab"},
 		"noauto":                  {Options{Device: "x", Mountpoint: "/srv/noauto", CreateMountpoint: true, Fstype: "tmpfs"}, nil, ""},
 		"commented out":           {Options{Device: "x", Mountpoint: "/srv/commented", CreateMountpoint: true, Fstype: "tmpfs"}, nil, ""},
-		"no mount point":          {Options{Device: "x", Mountpoint: "/srv/none", Fstype: "tmpfs"}, resources.ErrSetup, "create_mountpoint"},
+		"no mount point":          {Options{Device: "x", Mountpoint: "/srv/none", Fstype: "tmpfs"}, resources.ErrNode, "create_mountpoint"},
 		"no device":               {Options{Device: "/dev/none", Mountpoint: "/srv", Fstype: "ext4"}, resources.ErrNode, "there is no"},
 		"unknown to the kernel":   {Options{Device: "x", Mountpoint: "/srv", Fstype: "wonderfs"}, resources.ErrSetup, "does not know"},
 		"no program":              {Options{Device: "x", Mountpoint: "/srv", Fstype: "ramfs", Fsck: fsckPreen}, resources.ErrSetup, "fsck.ramfs"},

@@ -26,8 +26,12 @@ func (f *filesystem) start(ctx context.Context) error {
 		return err
 	}
 	if v.ours && v.lost == "" {
-		if state, detail := f.judge(v); state != resources.Active {
-			return fmt.Errorf("%w: mounted already, but %s", resources.ErrNode, detail)
+		state, detail, err := f.Probe(ctx)
+		if err == nil && state != resources.Active {
+			err = fmt.Errorf("%w: mounted already, but %s", resources.ErrNode, detail)
+		}
+		if err != nil {
+			return err
 		}
 		return f.record(*v.top)
 	}
@@ -62,7 +66,8 @@ func (f *filesystem) start(ctx context.Context) error {
 	return nil
 }
 
-// mayMount refuses what would cover, double or be covered by something.
+// mayMount refuses what would cover, double or be covered by something. What is not there is a fault of this node, not
+// of the setup: it may lie in a file system that is mounted before this one.
 func (f *filesystem) mayMount(v view) error {
 	switch {
 	case v.lost != "":
@@ -70,7 +75,7 @@ func (f *filesystem) mayMount(v view) error {
 	case v.top != nil:
 		return fmt.Errorf("%w: something else is mounted there: %s; unmount it first", resources.ErrSetup, v.top)
 	case v.missing && f.bind():
-		return fmt.Errorf("%w: there is no directory %s to bind", resources.ErrSetup, f.opts.Device)
+		return fmt.Errorf("%w: there is no directory %s to bind", resources.ErrNode, f.opts.Device)
 	case v.missing:
 		return f.errMissing()
 	case len(v.elsewhere) > 0:
@@ -87,7 +92,7 @@ func (f *filesystem) mayMount(v view) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist) && f.opts.CreateMountpoint:
 	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("%w: mount point %s is missing; set create_mountpoint, or create it with: mkdir -p '%s'", resources.ErrSetup, f.opts.Mountpoint, f.opts.Mountpoint)
+		return fmt.Errorf("%w: mount point %s is missing; set create_mountpoint, or create it with: mkdir -p '%s'", resources.ErrNode, f.opts.Mountpoint, f.opts.Mountpoint)
 	case err != nil:
 		return fmt.Errorf("mount point: %w", fault(err))
 	case info.Mode()&os.ModeSymlink != 0:
