@@ -159,6 +159,8 @@ func (p *play) fulfilled(b *board, m *state.MoveGroup) error {
 	switch {
 	case at != "" && at == m.To || at != "" && m.To == "" && at != m.From:
 		return nil
+	case g == nil || g.Removed:
+		return fmt.Errorf("%s is no longer configured: %w", m.Group, ErrImpossible)
 	case m.To != "":
 		return fmt.Errorf("%s cannot take %s: it %s: %w", m.To, m.Group, b.hindrance(g, b.member[m.To]), ErrImpossible)
 	}

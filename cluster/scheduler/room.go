@@ -34,7 +34,7 @@ func (b *board) keepRoom(group string) {
 	}
 	for _, name := range b.led[group] {
 		g := b.s.Groups[name]
-		if f, failed := g.Failures[m.Name]; b.where[name] == m.Name || b.kept[name] != "" || !wanted(g) || failed && !f.Expired || !g.Allows(m.Name) {
+		if b.where[name] == m.Name || b.kept[name] != "" || !wanted(g) || b.refusal(g, m) != fits {
 			continue
 		}
 		b.free(g)
@@ -44,13 +44,16 @@ func (b *board) keepRoom(group string) {
 	}
 }
 
-// bind keeps room on a member for a group that is to go there next, and for those that run with it.
+// bind keeps room on a member for a group that is to go there next, and for those that run with it, as far as there is
+// room.
 func (b *board) bind(g *state.Group, m *member) {
 	for _, name := range b.set(g.Name) {
-		if o := b.s.Groups[name]; b.bound[name] == "" && b.where[name] != m.Name && b.kept[name] != m.Name && wanted(o) {
-			b.bound[name] = m.Name
-			m.load += o.Weight
+		o := b.s.Groups[name]
+		if b.bound[name] != "" || b.where[name] == m.Name || b.kept[name] == m.Name || !wanted(o) || name != g.Name && b.refusal(o, m) != fits {
+			continue
 		}
+		b.bound[name] = m.Name
+		m.load += o.Weight
 	}
 }
 

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -83,8 +82,12 @@ func (sc *scenario) commitPlan() error {
 }
 
 func (sc *scenario) settle() error {
-	for range 64 {
+	var trail strings.Builder
+	for round := range 64 {
 		before := sc.index
+		if round > 54 {
+			fmt.Fprintf(&trail, "%s%s\n", sc.where(), sc.plan())
+		}
 		if err := sc.commitPlan(); err != nil {
 			return err
 		}
@@ -105,7 +108,7 @@ func (sc *scenario) settle() error {
 			return nil
 		}
 	}
-	return errors.New("it does not settle")
+	return fmt.Errorf("it does not settle:\n%s", &trail)
 }
 
 // command makes a command of a line.
@@ -198,8 +201,8 @@ func (sc *scenario) word(c *state.Command, word string, w []string) bool {
 		}
 	case "restart": // GROUP [TOKEN]
 		c.Restart = &state.RestartGroup{Group: w[0], By: "root"}
-		if gr := sc.s.Groups[w[0]].Grant; gr != nil {
-			c.Restart.Token = gr.Token
+		if g := sc.s.Groups[w[0]]; g != nil && g.Grant != nil {
+			c.Restart.Token = g.Grant.Token
 		}
 		if w[1] != "" {
 			c.Restart.Token, _ = strconv.ParseUint(w[1], 10, 64)
