@@ -252,9 +252,30 @@ func drawCommand(t *rapid.T, s *State) Command {
 		{Stop: &StopGroup{Group: group, Token: token}},
 		{Started: r}, {Stopped: r}, {Failed: r}, {StopFailed: r},
 		{Clear: &Clear{Group: group}},
+		drawWord(t, s, node, group, token), drawWord(t, s, node, group, token),
 	}).Draw(t, "command")
 	c.Elapsed = rapid.Int64Range(-10, 5000).Draw(t, "elapsed")
 	return c
+}
+
+// drawWord draws what operators say of groups, and what comes of failures.
+func drawWord(t *rapid.T, s *State, node, group string, token uint64) Command {
+	on := rapid.Bool().Draw(t, "on")
+	lasts := rapid.Int64Range(-1, 1<<62).Draw(t, "for")
+	e := &Expire{Group: group, Node: node, Count: 1}
+	if g := s.Groups[group]; g != nil {
+		e.Count = g.Failures[node].Count
+	}
+	r := &Report{Group: group, Token: token, Node: node, Error: "broken", Verdict: rapid.SampledFrom([]Verdict{Halt, Fence, "odd"}).Draw(t, "verdict")}
+	if g := s.Groups[group]; g != nil && g.Grant != nil {
+		r.Token, r.Node, r.Boot, token = g.Grant.Token, g.Grant.Node, g.Grant.Boot, g.Grant.Token
+	}
+	rules := Rules{Allow: rapid.SampledFrom([][]string{nil, nil, {"alpha"}, {"beta"}}).Draw(t, "allow")}
+	return rapid.SampledFrom([]Command{
+		enable(group, on), maintain(node, "", on), maintain("", group, on), maintain("", "", on),
+		move(group, node, "", lasts), move(group, "", node, lasts), move(group, "", "", 0),
+		restart(group, token), {Expire: e}, {Failed: r}, {StopFailed: r}, configured(ConfigGroup{Name: "db", Rules: rules}, ConfigGroup{Name: "www"}),
+	}).Draw(t, "word")
 }
 
 func drawDevice(t *rapid.T) DeviceResult {
@@ -266,7 +287,8 @@ func drawDevice(t *rapid.T) DeviceResult {
 
 func FuzzDecode(f *testing.F) {
 	for _, c := range []Command{join("alpha", "a1"), grant("db", "alpha", "a1"), fence("alpha", "a1", FenceOff), {Configure: testConfig},
-		standby("alpha", true), confirm("alpha", "", "root"), proven(3, "beta", DeviceResult{Device: "bmc"}), {Tick: &Tick{}, Elapsed: 5}} {
+		standby("alpha", true), confirm("alpha", "", "root"), proven(3, "beta", DeviceResult{Device: "bmc"}), {Tick: &Tick{}, Elapsed: 5},
+		enable("db", false), maintain("alpha", "", true), move("db", "alpha", "", 5), restart("db", 3), {Expire: &Expire{Group: "db", Node: "alpha", Count: 1}}} {
 		b, err := c.Encode()
 		if err != nil {
 			f.Fatal(err)
