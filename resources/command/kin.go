@@ -6,6 +6,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/hamgr/hamgr/resources/internal/process"
@@ -96,13 +97,13 @@ func (k kin) inSession(p process.Process, all []process.Process) bool {
 	return true
 }
 
-// inUnit reports whether p is in the unit's control group, or in one below it.
+// inUnit reports whether p is in the unit's control group, or in one below it: cgroups(7), "/proc files".
 func (k kin) inUnit(p process.Process) bool {
 	if k.unit == "" {
 		return false
 	}
-	_, ok := groupOf(p, k.unit)
-	return ok
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
+	return err == nil && inGroup(b, k.unit)
 }
 
 // marked looks for the mark in the environment. What this daemon may not read belongs to another
@@ -122,28 +123,13 @@ func (k kin) marked(p process.Process) bool {
 	return false
 }
 
-// groupOf gives the path of the unit's control group if p is in it: cgroups(7), "/proc files".
-func groupOf(p process.Process, unit string) (path string, ok bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
-	if err != nil {
-		return "", false
-	}
-	return parseGroup(b, unit)
-}
-
-// parseGroup cuts the path after the unit.
-func parseGroup(b []byte, unit string) (path string, ok bool) {
-	name := []byte("/" + unit)
+func inGroup(b []byte, unit string) bool {
 	for own := range groups(b) {
-		begin := bytes.Index(own, name)
-		if begin < 0 {
-			continue
-		}
-		if rest := own[begin+len(name):]; len(rest) == 0 || rest[0] == '/' {
-			return string(own[:begin+len(name)]), true
+		if bytes.Contains(append(own, '/'), []byte("/"+unit+"/")) {
+			return true
 		}
 	}
-	return "", false
+	return false
 }
 
 // isService reports whether a process is in the control group of a service.
@@ -165,27 +151,17 @@ func groups(b []byte) iter.Seq[[]byte] {
 			if len(parts) != 3 || len(parts[1]) > 0 && !bytes.Equal(parts[1], []byte("name=systemd")) {
 				continue
 			}
-			if !yield(parts[2]) {
+			if !yield(slices.Clone(parts[2])) {
 				return
 			}
 		}
 	}
 }
 
-// killGroup has the kernel kill the unit's whole control group at once, where it can (Linux 5.14, unified hierarchy); where it
-// cannot, they are killed one by one.
+// killGroup has the kernel kill the unit's whole control group at once, where it can (Linux 5.14, unified hierarchy): processes that
+// make others and end are gone before they can be killed one by one.
 func (k kin) killGroup() {
-	if k.unit == "" {
-		return
-	}
-	left, err := k.find()
-	if err != nil {
-		return
-	}
-	for _, p := range left {
-		if path, ok := groupOf(p, k.unit); ok {
-			_ = os.WriteFile(filepath.Join("/sys/fs/cgroup", path, "cgroup.kill"), []byte("1"), 0)
-			return
-		}
+	if k.unit != "" {
+		_ = os.WriteFile(filepath.Join("/sys/fs/cgroup", slice, k.unit, "cgroup.kill"), []byte("1"), 0)
 	}
 }

@@ -172,29 +172,34 @@ func TestNeverInactiveWithoutStop(t *testing.T) {
 	})
 	t.Run("its start is not over", func(t *testing.T) {
 		dir := t.TempDir()
-		c := service(t, dir, 1, "echo $$ > DIR/pids; sleep 60", "echo y >> DIR/stopped", "")
+		// What it has started by then is gone before stop runs.
+		c := service(t, dir, 1, "setsid sleep 60 & echo $$ $! > DIR/pids; sleep 60", "for p in $(cat DIR/pids); do ! grep -qs sleep /proc/$p/cmdline || exit 9; done", "")
 		ctx, cancel := context.WithCancel(t.Context())
-		go func() { awaitFile(t, dir+"/pids", 1); cancel() }()
+		go func() { awaitFile(t, dir+"/pids", 2); cancel() }()
 		if err := c.Start(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("start: %v", err)
 		}
 		wantState(t, c, resources.Failed)
 		mustStop(t, c)
-		if runs(t, awaitFile(t, dir+"/pids", 1)[0]) {
-			t.Error("start still runs")
+		for _, pid := range awaitFile(t, dir+"/pids", 2) {
+			if runs(t, pid) {
+				t.Errorf("PID %s of start still runs", pid)
+			}
 		}
 	})
 	t.Run("stop hangs", func(t *testing.T) {
 		dir := t.TempDir()
-		c := service(t, dir, 1, "true", "echo $$ > DIR/pids; sleep 60", "")
+		c := service(t, dir, 1, "true", "setsid sleep 60 & echo $$ $! > DIR/pids; sleep 60", "")
 		if err := c.Start(deadline(t, 10*time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Stop(deadline(t, 2*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("stop: %v", err)
 		}
-		if runs(t, awaitFile(t, dir+"/pids", 1)[0]) {
-			t.Error("stop still runs")
+		for _, pid := range awaitFile(t, dir+"/pids", 2) {
+			if runs(t, pid) {
+				t.Errorf("PID %s of stop still runs", pid)
+			}
 		}
 		wantState(t, c, resources.Active)
 	})

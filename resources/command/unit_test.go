@@ -141,19 +141,21 @@ func TestLateRequest(t *testing.T) {
 
 // A daemon that died while it started something has left the permission: the next one takes it back before it says anything.
 func TestPermitOfDeadDaemon(t *testing.T) {
-	dir := t.TempDir()
-	c := tracked(t, dir, 1, "sleep", "60")
-	f := &fakeSystemd{}
-	c.managed, c.dial = func() bool { return true }, f.dial
-	if err := writeRecord(dir, record{Boot: "boot-1", Token: 1, Unit: c.unitName()}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.writePermit(nil); err != nil {
-		t.Fatal(err)
-	}
-	wantState(t, c, resources.Inactive)
-	if left := permits(t, dir); len(left) > 0 {
-		t.Errorf("left: %s", left)
+	for name, call := range map[string]func(*command){"probe": func(c *command) { wantState(t, c, resources.Inactive) }, "stop": func(c *command) { _ = c.Stop(t.Context()) }} {
+		dir := t.TempDir()
+		c := tracked(t, dir, 1, "sleep", "60")
+		f := &fakeSystemd{}
+		c.managed, c.dial = func() bool { return true }, f.dial
+		if err := writeRecord(dir, record{Boot: "boot-1", Token: 1, Unit: c.unitName()}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.writePermit(nil); err != nil {
+			t.Fatal(err)
+		}
+		call(c)
+		if left := permits(t, dir); len(left) > 0 {
+			t.Errorf("%s leaves %s", name, left)
+		}
 	}
 }
 
