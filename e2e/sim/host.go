@@ -65,6 +65,13 @@ func (h *Host) mute() bool {
 	return h.frozen || h.cut
 }
 
+// still reports whether the host stands still.
+func (h *Host) still() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.frozen
+}
+
 // Boot starts the kernel and the daemon of a host that is off.
 func (c *Cluster) Boot(name string) {
 	h := c.hosts[name]

@@ -13,19 +13,19 @@ import (
 func TestFailbackInItsWindow(t *testing.T) {
 	const day = "15:04"
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).In(time.Local) // when virtual time begins
-	keys := map[string]string{"db": fmt.Sprintf("failback = \"%s-%s\"", now.Add(30*time.Minute).Format(day), now.Add(90*time.Minute).Format(day))}
+	keys := map[string]string{"db": fmt.Sprintf("failback = \"%s-%s\"", now.Add(10*time.Minute).Format(day), now.Add(20*time.Minute).Format(day))}
 	run(t, Options{Prefer: []string{"beta"}, Keys: keys}, func(t *testing.T, c *Cluster) {
 		c.Crash("beta")
 		c.WaitFor(time.Minute, "db runs elsewhere, and beta is back", func() bool {
 			return c.Owner("db") != "beta" && c.Runs("db") && c.State().Nodes["beta"].Boot == "beta-boot2"
 		})
-		stays(t, c, "db", c.Owner("db"), 25*time.Minute)
+		stays(t, c, "db", c.Owner("db"), 8*time.Minute)
 		ops := len(c.State().Operations)
-		runsAt(t, c, "db", "beta", 10*time.Minute)
+		runsAt(t, c, "db", "beta", 4*time.Minute)
 		if p := c.State().Groups["db"].Released.Proof.Kind; p != state.CleanStop || len(c.State().Operations) != ops {
 			t.Errorf("failback by %s\n%s", p, c.Report())
 		}
-		stays(t, c, "db", "beta", 90*time.Minute)
+		stays(t, c, "db", "beta", 10*time.Minute)
 	})
 }
 
@@ -39,7 +39,7 @@ func TestMove(t *testing.T) {
 			if token(c) <= before || c.State().Groups["db"].Released.Proof.Kind != state.CleanStop {
 				t.Errorf("token %d after %d", token(c), before)
 			}
-			stays(t, c, "db", "gamma", time.Hour)
+			stays(t, c, "db", "gamma", 12*time.Minute)
 			if w := c.State().Groups["db"].Wish; w != nil {
 				t.Errorf("a rule is left: %+v", w)
 			}
@@ -48,9 +48,9 @@ func TestMove(t *testing.T) {
 	})
 	t.Run("for a time", func(t *testing.T) {
 		run(t, Options{Prefer: []string{"alpha"}, Keys: map[string]string{"db": `failback = "always"`}}, func(t *testing.T, c *Cluster) {
-			change(t, c, api.ChangeRequest{Verb: api.ChangeMove, Group: "db", Node: "gamma", ForMS: (20 * time.Minute).Milliseconds()})
+			change(t, c, api.ChangeRequest{Verb: api.ChangeMove, Group: "db", Node: "gamma", ForMS: (8 * time.Minute).Milliseconds()})
 			runsAt(t, c, "db", "gamma", 10*time.Second)
-			stays(t, c, "db", "gamma", 19*time.Minute)
+			stays(t, c, "db", "gamma", 7*time.Minute)
 			runsAt(t, c, "db", "alpha", 2*time.Minute)
 			quiet(t, c)
 		})
@@ -83,7 +83,7 @@ func TestDisable(t *testing.T) {
 		change(t, c, api.ChangeRequest{Verb: api.ChangeDisable, Group: "db"})
 		c.WaitFor(10*time.Second, "db is stopped", func() bool { return c.Owner("db") == "" && len(c.Storage.Holders("db")) == 0 })
 		c.Crash(c.Owner("web"))
-		time.Sleep(5 * time.Minute)
+		time.Sleep(2 * time.Minute)
 		if len(c.Storage.Holders("db")) > 0 || !c.Runs("web") {
 			t.Error(c.Report())
 		}
@@ -117,7 +117,7 @@ func TestMaintenance(t *testing.T) {
 				maintenance(t, c, scope, true)
 				c.Storage.Kill(owner, "db", "app")
 				c.Cut(owner)
-				time.Sleep(10 * time.Minute)
+				time.Sleep(4 * time.Minute)
 				if what := history(c); what[len(what)-1] != "died db/app" || len(c.State().Operations) > 0 || token(c) != before {
 					t.Errorf("%v\n%s", what, c.Report())
 				}
@@ -130,7 +130,7 @@ func TestMaintenance(t *testing.T) {
 				before := token(c)
 				maintenance(t, c, scope, true)
 				c.Storage.Kill(owner, "db", "app")
-				time.Sleep(10 * time.Minute)
+				time.Sleep(4 * time.Minute)
 				if what := history(c); what[len(what)-1] != "died db/app" {
 					t.Errorf("%v\n%s", what, c.Report())
 				}
@@ -155,7 +155,7 @@ func TestDaemonRestartInMaintenance(t *testing.T) {
 				maintenance(t, c, scope, true)
 				c.Storage.Kill(owner, "db", "app")
 				c.RestartDaemon(owner, 30*time.Second)
-				time.Sleep(5 * time.Minute)
+				time.Sleep(2 * time.Minute)
 				c.StopDaemon(owner)
 				time.Sleep(time.Minute)
 				c.hosts[owner].start()

@@ -98,8 +98,7 @@ func TestOnFailStop(t *testing.T) {
 		"while it runs": func(*Cluster, string) {},
 		"at its start":  func(c *Cluster, owner string) { c.Storage.Set(owner, "db", "app", "start", storage.Fails) },
 	} {
-		onFail := "stop"
-		pick(t, Options{Resource: fmt.Sprintf("on_fail = %q", onFail), Keys: map[string]string{"db": "failure_expiry = \"1m\""}}, false, func(t *testing.T, c *Cluster, owner string) {
+		pick(t, Options{Resource: `on_fail = "stop"`, Keys: map[string]string{"db": "failure_expiry = \"1m\""}}, false, func(t *testing.T, c *Cluster, owner string) {
 			fail(c, owner)
 			if name == "at its start" {
 				change(t, c, api.ChangeRequest{Verb: api.ChangeRestart, Group: "db"})
@@ -107,7 +106,7 @@ func TestOnFailStop(t *testing.T) {
 				c.Storage.Kill(owner, "db", "app")
 			}
 			c.WaitFor(10*time.Second, "db is stopped", func() bool { g := c.State().Groups["db"]; return g.Grant == nil && g.Halted != "" })
-			time.Sleep(30 * time.Minute)
+			time.Sleep(5 * time.Minute)
 			if len(c.Storage.Active()) > 0 || c.State().Groups["db"].Grant != nil {
 				t.Errorf("%s: %s", name, c.Report())
 			}

@@ -49,6 +49,7 @@ func resourceSchedule(t *testing.T, seed uint64) {
 		for _, n := range c.Nodes {
 			d.healResources(n)
 		}
+		c.WaitFor(4*time.Minute, "nothing that an operator ordered keeps anything", d.allOrdersEnded)
 		// What failed on every node is tried again when the failures expire.
 		c.WaitRunning(15 * time.Minute)
 	})
