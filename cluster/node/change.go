@@ -41,13 +41,24 @@ func (b backend) Change(ctx context.Context, req api.ChangeRequest) (api.ChangeR
 	switch {
 	case err != nil:
 		return api.ChangeResult{}, err
-	case a.Refused != nil && repeated && req.Verb == api.ChangeRestart && a.Refused.Code == api.ErrUnsafe:
-		return api.ChangeResult{}, &api.Error{Code: api.ErrUnknownOutcome, Hint: "hamgr group show " + req.Group + " shows its token and since when it runs",
-			Message: "the first answer was lost, and it may have been restarted then; asked again: " + a.Refused.Message}
+	case a.Refused != nil && repeated:
+		return api.ChangeResult{}, afterLoss(req, a.Refused)
 	case a.Refused != nil:
 		return api.ChangeResult{}, a.Refused
 	}
 	return a.Result, nil
+}
+
+// afterLoss is what a refusal means where the answer to the same request was lost before: the grant that a restart was to
+// end may be gone because it was done.
+func afterLoss(r api.ChangeRequest, refused *api.Error) *api.Error {
+	if r.Verb != api.ChangeRestart || refused.Code != api.ErrUnsafe || r.DryRun {
+		return refused
+	}
+	return &api.Error{
+		Code: api.ErrUnknownOutcome, Message: "the first answer was lost, and it may have been restarted then; asked again: " + refused.Message,
+		Hint: "hamgr group show " + r.Group + " shows its token, and since when it runs",
+	}
 }
 
 // settled names what the operator meant by the present holder of a group.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
@@ -268,6 +269,69 @@ type failing struct {
 }
 
 func (f failing) Propose(context.Context, []byte) (any, uint64, error) { return nil, 0, f.err }
+
+// A question is asked again while nobody leads or nobody answers; what may have been done is never told as not done.
+func TestInsist(t *testing.T) {
+	lost := fmt.Errorf("change to beta: %w: %w", errTransport, api.ErrUnknownOutcome)
+	unsent := fmt.Errorf("change to beta: %w: %w", errTransport, api.ErrUnreachable)
+	nobody := coordinator.ErrNotCoordinator
+	for name, c := range map[string]struct {
+		answers  []error // the last one stays
+		code     api.Code
+		repeated bool
+	}{
+		"answered":                      {[]error{nil}, "", false},
+		"answered in the end":           {[]error{nobody, unsent, nil}, "", false},
+		"answered again":                {[]error{lost, nobody, nil}, "", true},
+		"refused":                       {[]error{fmt.Errorf("no: %w", state.ErrConflict)}, api.ErrUnsafe, false},
+		"refused after a loss":          {[]error{lost, fmt.Errorf("no: %w", state.ErrUnknown)}, api.ErrNotFound, true},
+		"nobody leads":                  {[]error{nobody}, api.ErrNoCoordinator, false},
+		"never sent":                    {[]error{unsent}, api.ErrNoCoordinator, false},
+		"lost":                          {[]error{lost}, api.ErrUnknownOutcome, true},
+		"lost, and then nobody leads":   {[]error{lost, nobody}, api.ErrUnknownOutcome, true},
+		"lost, and then not reached":    {[]error{lost, unsent}, api.ErrUnknownOutcome, true},
+		"nobody leads, and then it was": {[]error{nobody, lost, nobody}, api.ErrUnknownOutcome, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began, asked := time.Now(), 0
+				repeated, err := insist(t.Context(), 6*time.Second, 300*time.Millisecond, func() error {
+					answer := c.answers[min(asked, len(c.answers)-1)]
+					asked++
+					return answer
+				})
+				if repeated != c.repeated || (err == nil) != (c.code == "") || err != nil && api.CodeOf(err) != c.code {
+					t.Errorf("repeated %v, %v", repeated, err)
+				}
+				if took := time.Since(began); took > 6*time.Second+300*time.Millisecond {
+					t.Errorf("insisted for %s", took)
+				}
+			})
+		})
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := insist(ctx, time.Hour, time.Hour, func() error { return lost }); !errors.Is(err, api.ErrUnknownOutcome) {
+		t.Error(err)
+	}
+}
+
+// That a restart is refused when it is asked for again may be because it was done.
+func TestAfterLoss(t *testing.T) {
+	refused := &api.Error{Code: api.ErrUnsafe, Message: "superseded"}
+	for _, c := range []struct {
+		r    api.ChangeRequest
+		want api.Code
+	}{
+		{api.ChangeRequest{Verb: api.ChangeRestart, Group: "db"}, api.ErrUnknownOutcome},
+		{api.ChangeRequest{Verb: api.ChangeRestart, Group: "db", DryRun: true}, api.ErrUnsafe},
+		{api.ChangeRequest{Verb: api.ChangeMove, Group: "db"}, api.ErrUnsafe},
+	} {
+		if got := afterLoss(c.r, refused); got.Code != c.want {
+			t.Errorf("%+v: %+v", c.r, got)
+		}
+	}
+}
 
 func TestUnknownNames(t *testing.T) {
 	b := working(t)

@@ -40,20 +40,28 @@ func (b backend) FenceTest(ctx context.Context, node string) (api.FenceTest, err
 // question went out before, and that the answer to that was lost.
 func (b backend) throughCoordinator(ctx context.Context, verb string, question, result any) (repeated bool, err error) {
 	d := b.n.Config.Cluster.DetectionTime
-	patience := time.Now().Add(2 * d)
-	var lost error
-	for {
+	return insist(ctx, 2*d, d/10, func() error {
 		name, known := b.n.replicated.Coordinator()
-		err := error(coordinator.ErrNotCoordinator)
 		switch {
 		case known && name == b.n.Self:
-			var a answer
-			if a, err = b.coordinated(ctx, b.n.Self, verb, mustMarshal(question)); err == nil {
-				err = json.Unmarshal(a.Body, result)
+			a, err := b.coordinated(ctx, b.n.Self, verb, mustMarshal(question))
+			if err != nil {
+				return err
 			}
+			return json.Unmarshal(a.Body, result)
 		case known:
-			err = b.n.peers.tell(ctx, name, verb, question, result)
+			return b.n.peers.tell(ctx, name, verb, question, result)
 		}
+		return coordinator.ErrNotCoordinator
+	})
+}
+
+// insist asks until there is an answer, at most for patience.
+func insist(ctx context.Context, patience, pause time.Duration, ask func() error) (repeated bool, err error) {
+	until := time.Now().Add(patience)
+	var lost error // of a question that went out
+	for {
+		err := ask()
 		if errors.Is(err, errTransport) && !errors.Is(err, api.ErrUnreachable) {
 			lost = err
 		}
@@ -62,12 +70,12 @@ func (b backend) throughCoordinator(ctx context.Context, verb string, question, 
 			return lost != nil, nil
 		case !errors.Is(err, coordinator.ErrNotCoordinator) && !errors.Is(err, errTransport):
 			return lost != nil, verdict(err)
-		case time.Now().After(patience), !sleep(ctx, d/10):
-			if lost != nil {
-				return true, &api.Error{Code: api.ErrUnknownOutcome, Message: lost.Error(), Hint: "hamgr status shows whether it was done"}
-			}
-			return false, noCoordinator()
+		case time.Now().Before(until) && sleep(ctx, pause):
+			continue
+		case lost != nil:
+			return true, &api.Error{Code: api.ErrUnknownOutcome, Message: lost.Error(), Hint: "hamgr status shows whether it was done"}
 		}
+		return false, noCoordinator()
 	}
 }
 
