@@ -180,7 +180,7 @@ func (h *handle) judge(before []string, o outcome) {
 		}
 	case "probe":
 		switch {
-		case o.err != nil && o.state != resources.Unknown:
+		case o.err != nil && (o.state == resources.Inactive || o.state == resources.Active):
 			s.Errorf("probe says %v beside an error: %v", o.state, o.err)
 		case o.state == resources.Inactive && len(before) > 0 && len(after) > 0:
 			s.Errorf("probe says inactive; active: %v", after)
