@@ -13,21 +13,24 @@ func (b *board) place(g *state.Group) *member {
 	if b.idle(g) != "" {
 		return nil
 	}
-	best := b.best(g, b.candidates(g))
-	if best.member == nil || b.worthWaiting(g, best.member) != "" {
+	m := b.find(g)
+	if m == nil || b.worthWaiting(g, m) != "" {
 		return nil
 	}
-	return best.member
+	return m
 }
 
-// candidates are the members that come into question for a group: one alone for a group that follows another.
-func (b *board) candidates(g *state.Group) []*member {
-	if host, _ := b.host(g); host != "" {
-		if m := b.member[b.where[host]]; m != nil {
-			return []*member{m}
-		}
+// find picks the best of all members, or, for a group that follows another, the one where that is; nil if it cannot
+// take the group.
+func (b *board) find(g *state.Group) *member {
+	host, _ := b.host(g)
+	if host == "" {
+		return b.best(g, b.members).member
 	}
-	return b.members
+	if m := b.member[b.where[host]]; m != nil && b.obstacle(g, m) == fits {
+		return m
+	}
+	return nil
 }
 
 // host gives the group whose node this one has to be on, or why it cannot be anywhere; empty if it is free.

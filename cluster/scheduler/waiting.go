@@ -32,8 +32,8 @@ func (b *board) waits(g *state.Group) string {
 	if why := b.idle(g); why != "" {
 		return why
 	}
-	if best := b.best(g, b.candidates(g)); best.member != nil {
-		return fmt.Sprintf("waits for %s, which is preferred and has not joined yet", b.worthWaiting(g, best.member))
+	if m := b.find(g); m != nil {
+		return fmt.Sprintf("waits for %s, which is preferred and has not joined yet", b.worthWaiting(g, m))
 	}
 	return "no node can take it: " + b.obstacles(g, "")
 }
