@@ -223,6 +223,9 @@ func (l *lab) unsettled(s api.Status, nodes []string) error {
 	if !s.Quorate || s.Coordinator == "" {
 		return fmt.Errorf("no quorum: %s%s", s.Note, s.Waiting)
 	}
+	if need := (len(nodes) - 1) / 2; s.Tolerates < need {
+		return fmt.Errorf("%d nodes may fail, not %d: not all vote yet", s.Tolerates, need)
+	}
 	for _, n := range s.Nodes {
 		if in := slices.Contains(nodes, n.Name); (n.State == api.NodeAlive) != in || in && n.Unclean {
 			return fmt.Errorf("node %s is %s, unclean: %v", n.Name, n.State, n.Unclean)

@@ -151,7 +151,8 @@ func TestFreeze(t *testing.T) {
 		other := l.other(f.holder.name)
 		until(t, patience, "a fencing that fails", func(ctx context.Context) error {
 			s, err := other.status(ctx)
-			if i := slices.IndexFunc(s.Operations, func(o api.Operation) bool { return o.Node == f.holder.name && o.Boot == f.boot && o.Error != "" }); i < 0 {
+			failed := slices.ContainsFunc(s.Operations, func(o api.Operation) bool { return o.Node == f.holder.name && o.Boot == f.boot && o.Error != "" })
+			if g := group(s, groupData); !failed && g.Token <= f.token {
 				return errors.Join(err, errors.New("none yet"))
 			}
 			return nil

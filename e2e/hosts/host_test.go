@@ -164,20 +164,17 @@ func (h *host) exec(ctx context.Context, script string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// In the host's cgroup, so that it goes where the host goes.
 	cg := filepath.Join(h.cg(), "exec")
 	if err := os.Mkdir(cg, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
-	group, err := os.Open(cg)
-	if err != nil {
-		return "", err
-	}
-	defer group.Close()
-	cmd := exec.CommandContext(ctx, "nsenter", "-t", fmt.Sprint(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd",
+	// In the host's cgroup, so that it goes where the host goes. It moves there by itself, after the fork: a child that is born
+	// into a host that freezes just then would hold up this process too, for it cannot exec.
+	cmd := exec.CommandContext(ctx, "sh", "-c", `echo 0 > "$1" && shift && exec "$@"`, "exec", filepath.Join(cg, "cgroup.procs"),
+		"nsenter", "-t", fmt.Sprint(pid), "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd",
 		"env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8",
 		"setpriv", "--bounding-set", noCapabilities, "sh", "-c", script)
-	cmd.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(group.Fd()), Pdeathsig: syscall.SIGKILL}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = time.Second
 	var out, errout bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errout
