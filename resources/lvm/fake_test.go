@@ -239,10 +239,11 @@ func TestGroupIsFoundByItsUUID(t *testing.T) {
 	wantErr(t, v.Stop(within(t, 20*time.Second)), nil, "renamed-lv2 is still active")
 }
 
-// hang makes the command block without the processor until the test lets it go on, whatever signal comes; then it does its work.
+// hang makes the command, and a child of it, block without the processor until the test lets it go on, whatever signal comes; then it
+// does its work.
 func (f fake) hang(command, work string) {
 	must(f, unix.Mkfifo(f.at("gate"), 0o600))
-	f.on(command, `trap '' TERM; echo $$ > $root/hangs; read x < $root/gate; `+work)
+	f.on(command, `trap '' TERM; exec 3<&0; sleep 1000 <&3 3<&- & exec 3<&-; other=$!; echo $$ > $root/hangs; read x < $root/gate; kill -9 $other; `+work)
 }
 
 // A command that hangs is killed with all that it has started, and the call comes back with its context.
@@ -258,11 +259,15 @@ func TestHang(t *testing.T) {
 			}
 			f.hang(command, "")
 			ctx, cancel := context.WithCancel(within(t, 60*time.Second))
-			go func() {
-				until(t, "it hangs", func() bool { return f.is("hangs") })
-				cancel()
-			}()
-			err := call(v, ctx)
+			done := make(chan error, 1)
+			go func() { done <- call(v, ctx) }()
+			until(t, "it hangs", func() bool { return f.is("hangs") })
+			canceled := time.Now()
+			cancel()
+			err := <-done
+			if took := time.Since(canceled); took > 2*time.Second { // 40 ms on a machine that is idle
+				t.Errorf("came back after %s", took)
+			}
 			wantErr(t, err, nil)
 			if !errors.Is(err, context.Canceled) {
 				t.Error(err)

@@ -67,9 +67,10 @@ func newMachine(t *testing.T, binary string) machine {
 func (m machine) run(t *testing.T, part string) {
 	t.Helper()
 	home := t.TempDir()
-	cmd := exec.CommandContext(within(t, 150*time.Second), kernel, "mem=256M", "rootfstype=hostfs", "rootflags=/", "root=/dev/root", "ro", "quiet",
+	cmd := exec.CommandContext(within(t, 9*time.Minute), kernel, "mem=256M", "rootfstype=hostfs", "rootflags=/", "root=/dev/root", "ro", "quiet",
 		"init="+m.binary, "con=null", "con0=null,fd:1", "umid=guest", "uml_dir="+home, "ubd0="+m.disks[0], "ubd1="+m.disks[1],
-		guestVariable+"="+part, "--", "-test.run=^TestGuest$/^"+part+"$", "-test.v", "-test.timeout=120s")
+		guestVariable+"="+part, "GODEBUG=asyncpreemptoff=1", "GOGC=off", "--", // a signal is dear there
+		"-test.run=^TestGuest$/^"+part+"$", "-test.v", "-test.timeout=8m")
 	var out bytes.Buffer
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + os.TempDir(), "PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
 	cmd.Stdout, cmd.Stderr = &out, &out
