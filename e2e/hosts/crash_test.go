@@ -5,6 +5,8 @@ package hosts
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -32,6 +34,13 @@ func (l *lab) newFailover(t *testing.T) *failover {
 	h := l.host(g.Node)
 	f := &failover{l: l, t: t, holder: h, token: g.Token, boot: h.bootID(), probe: l.probe(t, addressData.String())}
 	l.neighbourIs(t, addressData.String(), h)
+	until(t, patience, "something is written", func(context.Context) error {
+		ledger, err := os.ReadFile(l.watched() + "/ledger")
+		if err == nil && !strings.Contains(string(ledger), fmt.Sprintf("did %d ", f.token)) {
+			err = errors.New("nothing is")
+		}
+		return err
+	})
 	f.began = monotonic()
 	return f
 }
