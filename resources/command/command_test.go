@@ -164,7 +164,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("SECRET_OF_THE_DAEMON", "hidden")
 	dir := t.TempDir()
 	o := Kind().Options().(*Options)
-	o.Run = []string{"sh", "-c", "pwd; env; sleep 60"}
+	o.Run = []string{"sh", "-c", "pwd; env; exec sleep 60"}
 	o.Environment = map[string]string{"COLOUR": "blue sky"}
 	o.WorkingDirectory, o.LogFile = dir, filepath.Join(dir, "log")
 	c, err := build(o, dir, 7)

@@ -311,13 +311,26 @@ func TestStorm(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir+"/drop", "trap '' TERM\n(env -i /usr/bin/setsid /bin/sh "+dir+"/drop &)\necho y >> "+dir+"/drops\n")
 	c := tracked(t, dir, 1, "sh", "-c", "trap '' TERM; sh "+dir+"/drop & sh "+dir+"/drop & sh "+dir+"/drop & while :; do sleep 1; done")
-	c.opts.KillAfter = 100 * time.Millisecond
+	c.opts.KillAfter = time.Minute
 	mustStart(t, c)
 	awaitFile(t, dir+"/drops", 50)
+	c.opts.KillAfter = 100 * time.Millisecond // systemd has been told otherwise, so this is not its work
 	mustStop(t, c)
+	wantNoUnit(t)
 	if out, err := exec.Command("pgrep", "-f", dir+"/drop").Output(); err == nil {
 		t.Errorf("left: %s", out)
 	}
+}
+
+func TestKillGroup(t *testing.T) {
+	withSystemd(t)
+	c := tracked(t, t.TempDir(), 1, "sleep", "60")
+	rec := mustStart(t, c)
+	c.kin(rec).killGroup()
+	if err := rec.process().Wait(deadline(t, 10*time.Second)); err != nil {
+		t.Errorf("the control group was not killed: %v", err)
+	}
+	mustStop(t, c)
 }
 
 // openFiles counts descriptors: connections that are not closed show there.

@@ -6,8 +6,8 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/hamgr/hamgr/resources/internal/process"
 )
@@ -47,12 +47,12 @@ func (k kin) find() ([]process.Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
 	}
-	ours := map[int]bool{}
+	ours, group := map[int]bool{}, k.group()
 	for _, p := range all {
 		if exempt(p) {
 			continue
 		}
-		if k.inSession(p, all) || k.inUnit(p) || k.marked(p) {
+		if k.inSession(p, all) || inGroup(p, group) || k.marked(p) {
 			ours[p.PID] = true
 		}
 	}
@@ -97,13 +97,40 @@ func (k kin) inSession(p process.Process, all []process.Process) bool {
 	return true
 }
 
-// inUnit reports whether p is in the unit's control group, or in one below it: cgroups(7), "/proc files".
-func (k kin) inUnit(p process.Process) bool {
+// group is the path of the unit's control group. It begins at PID 1's root: a container may have a systemd, and a hamgr, of its own, whose
+// groups are called the same below another one.
+func (k kin) group() string {
 	if k.unit == "" {
+		return ""
+	}
+	b, err := os.ReadFile("/proc/1/cgroup")
+	if err != nil {
+		return ""
+	}
+	for own := range groups(b) {
+		if root, ok := bytes.CutSuffix(own, []byte("/init.scope")); ok {
+			return string(root) + "/" + slice + "/" + k.unit
+		}
+	}
+	return "/" + slice + "/" + k.unit
+}
+
+// inGroup reports whether p is in a control group, or in one below it: cgroups(7), "/proc files".
+func inGroup(p process.Process, group string) bool {
+	if group == "" {
 		return false
 	}
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/cgroup")
-	return err == nil && inGroup(b, k.unit)
+	return err == nil && isIn(b, group)
+}
+
+func isIn(b []byte, group string) bool {
+	for own := range groups(b) {
+		if string(own) == group || strings.HasPrefix(string(own), group+"/") {
+			return true
+		}
+	}
+	return false
 }
 
 // marked looks for the mark in the environment. What this daemon may not read belongs to another
@@ -117,15 +144,6 @@ func (k kin) marked(p process.Process) bool {
 	mark := []byte(k.mark)
 	for entry := range bytes.SplitSeq(env, []byte{0}) {
 		if bytes.Equal(entry, mark) {
-			return true
-		}
-	}
-	return false
-}
-
-func inGroup(b []byte, unit string) bool {
-	for own := range groups(b) {
-		if bytes.Contains(append(own, '/'), []byte("/"+unit+"/")) {
 			return true
 		}
 	}
@@ -151,7 +169,7 @@ func groups(b []byte) iter.Seq[[]byte] {
 			if len(parts) != 3 || len(parts[1]) > 0 && !bytes.Equal(parts[1], []byte("name=systemd")) {
 				continue
 			}
-			if !yield(slices.Clone(parts[2])) {
+			if !yield(parts[2]) {
 				return
 			}
 		}
@@ -161,7 +179,7 @@ func groups(b []byte) iter.Seq[[]byte] {
 // killGroup has the kernel kill the unit's whole control group at once, where it can (Linux 5.14, unified hierarchy): processes that
 // make others and end are gone before they can be killed one by one.
 func (k kin) killGroup() {
-	if k.unit != "" {
-		_ = os.WriteFile(filepath.Join("/sys/fs/cgroup", slice, k.unit, "cgroup.kill"), []byte("1"), 0)
+	if group := k.group(); group != "" {
+		_ = os.WriteFile(filepath.Join("/sys/fs/cgroup", group, "cgroup.kill"), []byte("1"), 0)
 	}
 }

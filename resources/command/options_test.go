@@ -203,28 +203,28 @@ func unquote(s string) (word, rest string, ok bool) {
 
 func FuzzGroups(f *testing.F) {
 	f.Add([]byte("0::/hamgr.slice/hamgr-web:app.service\n"))
-	f.Add([]byte("9:name=systemd:/a/hamgr-web:app.service/below\n1:cpu:/hamgr-web:app.service\n"))
+	f.Add([]byte("9:name=systemd:/hamgr.slice/hamgr-web:app.service/below\n1:cpu:/hamgr.slice/hamgr-web:app.service\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		const unit = "hamgr-web:app.service"
-		if inGroup(b, unit) && !strings.Contains(string(b), "/"+unit) || isService(b) && !strings.Contains(string(b), ".service") {
+		const group = "/hamgr.slice/hamgr-web:app.service"
+		if isIn(b, group) && !strings.Contains(string(b), ":"+group) || isService(b) && !strings.Contains(string(b), ".service") {
 			t.Errorf("%q", b)
 		}
 	})
 }
 
-func TestInGroup(t *testing.T) {
-	const unit = "hamgr-web:app.service"
+func TestIsIn(t *testing.T) {
+	const group = "/hamgr.slice/hamgr-web:app.service"
 	for in, want := range map[string]bool{
-		"0::/hamgr.slice/hamgr-web:app.service\n":       true,
-		"0::/hamgr.slice/hamgr-web:app.service/x/y\n":   true,
-		"9:name=systemd:/s/hamgr-web:app.service\n0::/": true,
-		"1:cpu:/hamgr-web:app.service\n":                false,
-		"0::/hamgr.slice/hamgr-web:app.service2\n":      false,
-		"0::/xhamgr-web:app.service\n":                  false,
-		"0::/hamgr.slice/hamgr-web:app.servic":          false,
-		"":                                              false,
+		"0::/hamgr.slice/hamgr-web:app.service\n":                  true,
+		"0::/hamgr.slice/hamgr-web:app.service/x/y\n":              true,
+		"9:name=systemd:/hamgr.slice/hamgr-web:app.service\n0::/":  true,
+		"1:cpu:/hamgr.slice/hamgr-web:app.service\n":               false,
+		"0::/hamgr.slice/hamgr-web:app.service2\n":                 false,
+		"0::/machine.slice/c1/hamgr.slice/hamgr-web:app.service\n": false, // of a container
+		"0::/hamgr.slice/hamgr-web:app.servic":                     false,
+		"":                                                         false,
 	} {
-		if got := inGroup([]byte(in), unit); got != want {
+		if got := isIn([]byte(in), group); got != want {
 			t.Errorf("%q: %t", in, got)
 		}
 	}

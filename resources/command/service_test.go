@@ -282,21 +282,28 @@ func TestMonitorIsNotThere(t *testing.T) {
 	}
 }
 
-// An action leaves nothing of itself, and one that a daemon left when it died is ended before the next.
 func TestActionsLeaveNothing(t *testing.T) {
 	dir := t.TempDir()
 	c := service(t, dir, 1, "true", "true", "(sleep 60 & echo $! >> DIR/pids; setsid sleep 60 & echo $! >> DIR/pids); exit 7")
-	stray, leader := startMarked(t, dir)
 	wantState(t, c, resources.Inactive)
-	if err := leader.Wait(deadline(t, 10*time.Second)); err != nil {
-		t.Errorf("the earlier action still runs: %v", err)
-	}
-	_, _ = stray.Wait()
 	for _, pid := range awaitFile(t, dir+"/pids", 2) {
 		if runs(t, pid) {
 			t.Errorf("PID %s still runs", pid)
 		}
 	}
+}
+
+// What an action of a daemon that died has left is ended before the next action.
+func TestEarlierActionIsEnded(t *testing.T) {
+	dir := t.TempDir()
+	c := service(t, dir, 1, "true", "true", "exit 7")
+	earlier, p := startMarked(t, dir)
+	wantState(t, c, resources.Inactive)
+	if err := p.Wait(deadline(t, 10*time.Second)); err != nil {
+		t.Errorf("it still runs: %v", err)
+	}
+	_ = earlier.Kill()
+	_, _ = earlier.Wait()
 }
 
 func startMarked(t *testing.T, dir string) (*os.Process, process.Process) {

@@ -234,7 +234,7 @@ func (c *command) endUnit(ctx context.Context, unit string) error {
 		if err == nil {
 			_, err = bus.Await(ctx, m, unit, job, result)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, bus.ErrNoUnit) { // a transient one is gone as soon as it is down
 			return fmt.Errorf("have systemd stop %s, which is %s: %w", unit, u.State(), err)
 		}
 		if err := sleep(ctx, pause); err != nil {

@@ -32,6 +32,9 @@ const privateSocket = "/run/systemd/private"
 // ErrLost says that the connection broke before the answer.
 var ErrLost = errors.New("the connection to systemd was lost")
 
+// ErrNoUnit says that systemd has no unit of that name, or not any more.
+var ErrNoUnit = errors.New("no such unit")
+
 // Conn is a connection to systemd. github.com/coreos/go-systemd has one too; it can neither cancel a job nor list
 // processes, and waits without a context here and there.
 type Conn struct {
@@ -143,6 +146,9 @@ func (c *Conn) enqueue(ctx context.Context, verb, name string, args ...any) (uin
 	finish := c.signals.expectJob()
 	var job dbus.ObjectPath
 	err := c.manager(ctx, verb, append([]any{name}, args...)...).Store(&job)
+	if isError(err, noSuchUnit) {
+		err = ErrNoUnit
+	}
 	if err != nil {
 		finish(0)
 		return 0, nil, fmt.Errorf("%s %s: %w", verb, name, err)
