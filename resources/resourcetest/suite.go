@@ -195,11 +195,11 @@ func (h *handle) judge(before []string, o outcome) {
 
 // verbs are the calls that the resource has.
 func (h *handle) verbs() []string {
-	verbs := []string{"probe", "start", "stop"}
+	verbs := []string{"probe", "start"}
 	if _, ok := h.res.(resources.Checker); ok {
 		verbs = append(verbs, "check")
 	}
-	return verbs
+	return append(verbs, "stop") // the last: it may go on when its time is over
 }
 
 // reads demands that a probe says want.
