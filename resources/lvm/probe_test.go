@@ -44,7 +44,7 @@ func TestRemovedVolume(t *testing.T) {
 	v := started(t, f)
 	must(t, os.Rename(f.at("sys/dm-4"), f.at("dm-4")))
 	wantState(t, v, resources.Failed, "not active: lv2")
-	for _, script := range []string{"exit 5", "echo '{}'", "sed s/" + groupUUID + "/" + lv1UUID + "/ $root/report"} {
+	for _, script := range []string{"exit 5", "echo '{}'", "grep -v '\"lv2\"' $root/report | sed s/" + groupUUID + "/" + lv1UUID + "/"} {
 		f.on("fullreport", script)
 		wantState(t, v, resources.Failed, "not active: lv2")
 	}
