@@ -30,6 +30,7 @@ func (f *filesystem) Stop(ctx context.Context) error {
 		return fmt.Errorf("unmount %s: %w", f.opts.Mountpoint, err)
 	}
 	var last *entry
+	dead := false // the server: asked once, as every question that hangs holds the mount
 	for {
 		v, err := pass(ctx, f.calls, "look", f.look)
 		if err != nil {
@@ -43,7 +44,10 @@ func (f *filesystem) Stop(ctx context.Context) error {
 			return f.forget()
 		}
 		last = v.top
-		err = f.unmount(ctx)
+		if f.network() && !dead {
+			dead = !f.answers(ctx)
+		}
+		err = f.unmount(ctx, dead)
 		if err == nil || errors.Is(err, unix.EINVAL) {
 			continue // EINVAL: somebody else was faster
 		}
@@ -58,14 +62,12 @@ func (f *filesystem) Stop(ctx context.Context) error {
 	}
 }
 
-// unmount calls umount(2). From a dead NFS server it would not come back, so that is asked first; calls that wait
+// unmount calls umount(2). From a dead NFS server it would not come back, so that is asked before; calls that wait
 // for a dead one are ended (MNT_FORCE), with the data that it can no longer take. That is not a lazy unmount: a
 // mount in use stays. umount.nfs(8) would only add a farewell to the server, and wait for its answer.
-func (f *filesystem) unmount(ctx context.Context) error {
+func (f *filesystem) unmount(ctx context.Context, dead bool) error {
 	flags := unix.UMOUNT_NOFOLLOW
-	if f.network() && !f.answers(ctx) {
-		f.env.Log.Warn("the server does not answer, its file system is unmounted by force", "group", f.env.Group,
-			"resource", f.env.Resource, "mountpoint", f.opts.Mountpoint)
+	if dead {
 		flags |= unix.MNT_FORCE
 	}
 	return f.calls.enter(ctx, "unmount", func() error { return unix.Unmount(f.opts.Mountpoint, flags) })
@@ -80,7 +82,12 @@ func (f *filesystem) answers(ctx context.Context) bool {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err := f.tests.enter(within, "statfs", func() error { return unix.Statfs(f.opts.Mountpoint, new(unix.Statfs_t)) })
-	return err == nil || within.Err() == nil && !errors.Is(err, unix.EIO) && !errors.Is(err, unix.ETIMEDOUT)
+	if err == nil || within.Err() == nil && !errors.Is(err, unix.EIO) && !errors.Is(err, unix.ETIMEDOUT) {
+		return true
+	}
+	f.env.Log.Warn("the server does not answer, its file system is unmounted by force", "group", f.env.Group,
+		"resource", f.env.Resource, "mountpoint", f.opts.Mountpoint, "err", err)
+	return false
 }
 
 // endUsers ends who uses the mount. It returns what else keeps it busy if nobody does.
@@ -143,14 +150,21 @@ func (f *filesystem) inside(ctx context.Context, top entry) (*entry, error) {
 // released makes sure that nothing of the device is mounted any more on this host. last is
 // the mount that was ours: copies of it that other mount namespaces took along go with it.
 func (f *filesystem) released(ctx context.Context, v view, last *entry) error {
-	copies := last != nil
+	copies, holder := last != nil, ""
+	still := func(err error) error { // what was found before the time was over
+		if holder != "" {
+			return fmt.Errorf("the device is still held by %s: %w", holder, err)
+		}
+		return err
+	}
 	for end := time.Now().Add(releaseTime); ; {
 		if last != nil && unix.Major(last.dev) != 0 && last.dev != v.dev && v.holder == "" {
 			var err error // its name leads elsewhere by now, but it may be here still
 			if v.holder, err = pass(ctx, f.calls, "look", numbered(last.dev).heldBy); err != nil {
-				return err
+				return still(err)
 			}
 		}
+		holder = v.holder
 		switch {
 		case v.top != nil && last == nil && (v.missing || f.bind()):
 			return fmt.Errorf("it cannot be told whether %s is of %s, which has vanished or was replaced", v.top, f.opts.Device)
@@ -168,14 +182,10 @@ func (f *filesystem) released(ctx context.Context, v view, last *entry) error {
 		default:
 			wait(ctx, busyPause)
 		}
-		now, err := pass(ctx, f.calls, "look", f.look)
-		if err != nil && v.holder != "" {
-			err = fmt.Errorf("the device is still held by %s: %w", v.holder, err)
+		var err error
+		if v, err = pass(ctx, f.calls, "look", f.look); err != nil {
+			return still(err)
 		}
-		if err != nil {
-			return err
-		}
-		v = now
 	}
 }
 
