@@ -53,7 +53,7 @@ func (s *shell) until(ctx context.Context, what string, is func(api.GroupStatus)
 func TestOperatorsGroups(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	c, at := startCluster(t, ctx, 2*time.Second)
+	c, at := startCluster(t, ctx, 3*time.Second)
 	op := &shell{t: t, c: c, node: "alpha"}
 	if at.Holder == op.node {
 		t.Fatalf("alpha is not preferred: %+v", at)
@@ -93,7 +93,7 @@ func TestOperatorsGroups(t *testing.T) {
 		t.Errorf("the wish is not shown: %+v", g)
 	}
 	done("beta", "group", "move", "ledger", "--away")
-	done("gamma", "group", "move", "ledger", "gamma", "--for", "2s")
+	done("gamma", "group", "move", "ledger", "gamma", "--for", "4s")
 	g := op.until(ctx, "at the end of its wish", func(g api.GroupStatus) bool { return g.Wish == "" })
 	if g.Node != "gamma" || g.Token != token { // what it prefers is no reason to move
 		t.Errorf("the end of a wish moved it: %+v", g)
@@ -114,7 +114,7 @@ func leftAlone(t *testing.T, ctx context.Context, c *demo.Cluster, op *shell) {
 	shots := func() int {
 		return len(c.Events.All(func(e demo.Event) bool { return e.Message == "fencing ordered" }))
 	}
-	wait(t, ctx, 5*time.Second) // more than two detection times
+	wait(t, ctx, 5*time.Second) // a node that falls silent is shot after three
 	now := op.group(ctx)
 	if shots() != 0 || now.Node != before.Node || now.Token != before.Token || now.Maintenance == "" {
 		t.Errorf("in maintenance: %d shots, %+v", shots(), now)
