@@ -56,9 +56,8 @@ func TestHungDisk(t *testing.T) {
 			for range 3 {
 				wantDetail(t, f, resources.Failed, "still hangs")
 			}
-			if now := runtime.NumGoroutine(); now > before {
-				t.Errorf("%d goroutines, and after more monitors %d", before, now)
-			}
+			// Others may be about to end.
+			eventually(t, "no more goroutines than before", func() bool { return runtime.NumGoroutine() <= before })
 			again, err := f.opts.New(f.env) // as a new grant has it
 			if err != nil {
 				t.Fatal(err)
