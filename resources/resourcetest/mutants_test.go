@@ -50,7 +50,7 @@ func (h *honest) other() resources.Resource {
 // deaf calls with a context that ends too late.
 func deaf(call func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit+slack()+40*time.Millisecond)
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit+slack+40*time.Millisecond)
 		defer cancel()
 		return call(late)
 	}

@@ -1,5 +1,0 @@
-//go:build race
-
-package resourcetest
-
-const raceEnabled = true
