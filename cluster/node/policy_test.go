@@ -258,7 +258,9 @@ func TestMaintenanceTouchesNothing(t *testing.T) {
 			synctest.Wait()
 			calls := len(p.calls)
 			p.set(false)
-			close(p.died)
+			if replaced {
+				close(p.died)
+			}
 			time.Sleep(10 * time.Minute)
 			if len(p.calls) != calls || len(s.failed()) > 0 {
 				t.Errorf("calls %v, failures %v", p.calls[calls:], s.failed())
@@ -354,6 +356,32 @@ func TestVerdicts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRestartAsksFirst: a node that stood still restarts nothing before it has asked whether it holds the group still.
+func TestRestartAsksFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &script{}
+		s := newStage(t, config.OnFailRestart, p)
+		s.begin(t, state.Granted)
+		time.Sleep(time.Second)
+		s.n.trust.lose(time.Now(), time.Minute)
+		p.set(false)
+		close(p.died)
+		time.Sleep(time.Minute)
+		if n := p.count("start"); n != 1 {
+			t.Fatalf("started %d times", n)
+		}
+		era, _ := s.n.trust.question()
+		s.n.trust.answered(era)
+		p.mu.Lock()
+		p.died = make(chan struct{})
+		p.mu.Unlock()
+		time.Sleep(time.Second)
+		if n := p.count("start"); n != 2 || !p.is() {
+			t.Fatalf("started %d times", n)
+		}
+	})
 }
 
 // TestRecordOfRestarts: the next daemon goes on with the count and the policy of the last one; what an older daemon
