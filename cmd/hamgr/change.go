@@ -28,7 +28,7 @@ func (o *changing) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.dry, "dry-run", false, "tell what would happen, step by step, and change nothing")
 	flags.BoolVar(&o.wait, "wait", false, "wait until everything is as foretold; it goes on without the wait too")
-	flags.DurationVar(&o.timeout, "timeout", commitTimeout, "how long to wait until it is committed; with --wait, until it is done (default then 5m)")
+	flags.DurationVar(&o.timeout, "timeout", commitTimeout, "how long to wait until it is committed; with --wait, until it is done, and 5m unless given")
 }
 
 // changeOutput is what every change prints under --json.
