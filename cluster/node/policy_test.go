@@ -51,6 +51,19 @@ func (s *script) count(call string) int {
 	return len(slices.DeleteFunc(slices.Clone(s.calls), func(c string) bool { return c != call }))
 }
 
+func (s *script) all() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// asked is how often its death was waited for.
+func (s *script) asked() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deaths
+}
+
 func (s *script) set(active bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,24 +237,24 @@ func TestIgnoredDeath(t *testing.T) {
 		dead.set(false)
 		close(dead.died)
 		time.Sleep(time.Minute)
-		if dead.deaths != 1 || dead.count("probe") < 5 || len(s.failed()) > 0 {
-			t.Errorf("asked %d times, probed %d times, failures %v", dead.deaths, dead.count("probe"), s.failed())
+		if dead.asked() != 1 || dead.count("probe") < 5 || len(s.failed()) > 0 {
+			t.Errorf("asked %d times, probed %d times, failures %v", dead.asked(), dead.count("probe"), s.failed())
 		}
 		s.r.maintained.set("somebody works on it")
 		time.Sleep(time.Minute)
 		probes := dead.count("probe")
 		s.r.maintained.set("")
 		time.Sleep(30 * time.Second)
-		if dead.deaths != 1 || dead.count("probe") == probes {
-			t.Errorf("asked %d times, probed %d times", dead.deaths, dead.count("probe")-probes)
+		if dead.asked() != 1 || dead.count("probe") == probes {
+			t.Errorf("asked %d times, probed %d times", dead.asked(), dead.count("probe")-probes)
 		}
 		dead.mu.Lock()
 		dead.died = make(chan struct{})
 		dead.mu.Unlock()
 		first.set(false) // takes the other one along
 		time.Sleep(15 * time.Second)
-		if dead.deaths != 2 || !dead.is() {
-			t.Errorf("asked %d times", dead.deaths)
+		if dead.asked() != 2 || !dead.is() {
+			t.Errorf("asked %d times", dead.asked())
 		}
 	})
 }
@@ -256,14 +269,14 @@ func TestMaintenanceTouchesNothing(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.r.maintained.set("the cluster is in maintenance")
 			synctest.Wait()
-			calls := len(p.calls)
+			calls := len(p.all())
 			p.set(false)
 			if replaced {
 				close(p.died)
 			}
 			time.Sleep(10 * time.Minute)
-			if len(p.calls) != calls || len(s.failed()) > 0 {
-				t.Errorf("calls %v, failures %v", p.calls[calls:], s.failed())
+			if len(p.all()) != calls || len(s.failed()) > 0 {
+				t.Errorf("calls %v, failures %v", p.all()[calls:], s.failed())
 			}
 			if st := s.r.status(); !strings.Contains(st[0].Detail, "maintenance") {
 				t.Errorf("shown as %+v", st)
@@ -336,7 +349,7 @@ func TestCheckBeforeStart(t *testing.T) {
 				t.Fatalf("%+v", f)
 			}
 			if fs.count("start") != 1 || bad.count("start") != 0 || !s.has(func(c state.Command) bool { return c.Stopped != nil }) {
-				t.Error("started, or not stopped", fs.calls, bad.calls)
+				t.Error("started, or not stopped", fs.all(), bad.all())
 			}
 		})
 	}
@@ -452,7 +465,7 @@ func TestNotReady(t *testing.T) {
 	}
 	for _, x := range []*script{disk, fs, bad} {
 		if x.count("start")+x.count("stop") > 0 {
-			t.Errorf("%s was touched: %v", x.Name, x.calls)
+			t.Errorf("%s was touched: %v", x.Name, x.all())
 		}
 	}
 }
