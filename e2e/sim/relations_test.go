@@ -46,6 +46,22 @@ func TestAfterThroughLoss(t *testing.T) {
 	})
 }
 
+// TestAfterThroughMove: db moves; web is stopped first and started last.
+func TestAfterThroughMove(t *testing.T) {
+	run(t, Options{Groups: []string{"db", "web"}, Keys: map[string]string{"web": `after = ["db"]`}}, func(t *testing.T, c *Cluster) {
+		to, before := other(c, c.Owner("db"), c.Owner("db")), len(history(c))
+		change(t, c, api.ChangeRequest{Verb: api.ChangeMove, Group: "db", Node: to})
+		runsAt(t, c, "db", to, 20*time.Second)
+		c.WaitRunning(20 * time.Second)
+		all := history(c)
+		down, stop, up, start := index(all, before, "stopped web/data"), index(all, before, "stopping db/app"), index(all, before, "started db/app"), index(all, before, "starting web/data")
+		if down < 0 || stop < down || up < stop || start < up {
+			t.Errorf("%d %d %d %d: %v", down, stop, up, start, all[before:])
+		}
+		quiet(t, c)
+	})
+}
+
 // TestWithThroughLoss: two groups that belong together go together.
 func TestWithThroughLoss(t *testing.T) {
 	run(t, Options{Groups: []string{"db", "web"}, Keys: map[string]string{"web": `with = ["db"]`}}, func(t *testing.T, c *Cluster) {
