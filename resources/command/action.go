@@ -117,7 +117,7 @@ func (k kin) wait(ctx context.Context, child *os.Process) (state *os.ProcessStat
 
 // endEarlier kills what an action of a daemon that died has left. There is one action at a time, so this daemon has to look once.
 func (c *command) endEarlier(ctx context.Context) error {
-	if c.alone {
+	if c.alone.Load() {
 		return nil
 	}
 	k := kin{mark: actionVariable + c.dir}
@@ -128,7 +128,7 @@ func (c *command) endEarlier(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("end an earlier action: %w", err)
 	}
-	c.alone = true
+	c.alone.Store(true)
 	return ctx.Err()
 }
 

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -81,5 +82,5 @@ type command struct {
 	managed func() bool
 	dial    func(context.Context) (manager, error)
 	exits   exits
-	alone   bool // no action of an earlier daemon is left; guarded by the resource's lock
+	alone   atomic.Bool // no action of an earlier daemon is left
 }

@@ -234,7 +234,7 @@ func TestLateRequestStartsNothing(t *testing.T) {
 		m, err := connect(ctx)
 		return lateManager{m, asked}, err
 	}
-	if err := c.Start(deadline(t, 500*time.Millisecond)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := c.Start(deadline(t, 3*time.Second)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("start: %v", err)
 	}
 	mustStop(t, c)

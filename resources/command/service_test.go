@@ -34,9 +34,12 @@ func service(t *testing.T, dir string, token uint64, start, stop, monitor string
 	t.Cleanup(func() { // whatever the test has left
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		c.opts.KillAfter = 0
 		rec, _ := readRecord(dir)
-		if err := c.end(ctx, rec); err != nil {
+		err := c.kin(rec).kill()
+		if err == nil && rec.Unit != "" {
+			err = c.endUnit(ctx, rec.Unit)
+		}
+		if err != nil {
 			t.Errorf("clean up: %v", err)
 		}
 	})
