@@ -84,7 +84,7 @@ var thirdParty = []importRule{
 
 // pureStdlib is all that the pure packages may use. What is missing is missing on purpose: time, randomness, input and
 // output, goroutines and what serves them. A replica that consults any of it decides differently from the next one.
-var pureStdlib = []string{"bytes", "cmp", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "iter", "maps", "math/bits", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8"}
+var pureStdlib = []string{"bytes", "cmp", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "iter", "maps", "math/bits", "reflect", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8"}
 
 var purePackages = []string{"cluster/state", "cluster/scheduler"}
 
