@@ -71,8 +71,7 @@ func ledgerSchedule(t *testing.T, seed uint64) (writes, turns int) {
 			for _, n := range c.Nodes {
 				d.healResources(n)
 			}
-			c.WaitFor(5*time.Minute, "nothing that an operator ordered keeps anything", d.allOrdersEnded)
-			c.WaitFor(15*time.Minute, "every group runs once", d.allRun)
+			c.WaitFor(15*time.Minute, "every group runs once, and no order keeps anything", d.allRun)
 		}
 		writes, turns = l.Writes, l.Turns
 	})
@@ -163,11 +162,11 @@ func (d *disorder) allOrdersEnded() bool {
 	return false
 }
 
-// allRun reports whether every group runs. Of one that runs but for a resource whose failure is ignored, an operator
-// has to think.
+// allRun has an operator end all orders, also those that come through late, and reports whether every group runs. Of one
+// that runs but for a resource whose failure is ignored, an operator has to think.
 func (d *disorder) allRun() bool {
 	c := d.c
-	run := true
+	run := d.allOrdersEnded()
 	for _, name := range c.Groups {
 		run = run && c.Runs(name)
 		g := c.State().Groups[name]

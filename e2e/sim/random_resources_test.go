@@ -49,9 +49,8 @@ func resourceSchedule(t *testing.T, seed uint64) {
 		for _, n := range c.Nodes {
 			d.healResources(n)
 		}
-		c.WaitFor(4*time.Minute, "nothing that an operator ordered keeps anything", d.allOrdersEnded)
 		// What failed on every node is tried again when the failures expire.
-		c.WaitRunning(15 * time.Minute)
+		c.WaitFor(15*time.Minute, "every group runs once, and no order keeps anything", d.allRun)
 	})
 }
 
