@@ -111,6 +111,12 @@ type GroupStatus struct {
 	Since     time.Time        `json:"since,omitzero"`
 	Detail    string           `json:"detail,omitempty"`
 	Resources []ResourceStatus `json:"resources,omitempty"`
+	// ResourcesNote says why the states of the resources are not known.
+	ResourcesNote string `json:"resources_note,omitempty"`
+	// Restarts in place under this grant; absent if there was none lately.
+	Restarts *GroupRestarts `json:"restarts,omitempty"`
+	// NotReady names the nodes on which it would not start, as they found by looking.
+	NotReady []NotReady `json:"not_ready,omitempty"`
 
 	// Disabled: an operator has it run nowhere.
 	Disabled bool `json:"disabled"`
@@ -121,6 +127,19 @@ type GroupStatus struct {
 	// Wish is where an operator wants it, and for how much longer, in words.
 	Wish  string     `json:"wish,omitempty"`
 	Rules GroupRules `json:"rules"`
+}
+
+// GroupRestarts counts what the holder restarted in place.
+type GroupRestarts struct {
+	Done     int   `json:"done"`
+	Of       int   `json:"of"`        // more are not tried: it moves
+	WindowMS int64 `json:"window_ms"` // those of this time count; 0: all
+}
+
+// NotReady is why a group would not start on a node.
+type NotReady struct {
+	Node   string `json:"node"`
+	Reason string `json:"reason"`
 }
 
 // GroupRules is what the configuration says of where and when a group runs, as the cluster goes by it.

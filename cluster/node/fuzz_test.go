@@ -42,6 +42,7 @@ func aloneNode(tb testing.TB) *Node {
 		Self: "alpha", DetectionTime: time.Second, Replicated: leader{n.replica}, State: n.replica.State,
 		Look: func() map[string]coordinator.Sighting { return nil }, Log: n.Log,
 	})
+	n.groups, n.ready = newGroups(n), newReadiness(n)
 	return n
 }
 
@@ -50,6 +51,7 @@ func FuzzCall(f *testing.F) {
 	for _, seed := range []struct{ verb, body string }{
 		{verbHello, `{"boot":"b1","session":"s","applied":3,"found":{"db":"process 7"},"ask":true}`},
 		{verbReport, `{"v":1,"stopped":{"group":"db","token":1,"node":"beta","boot":"b1","session":"s"}}`},
+		{verbAccount, `{}`},
 		{verbReport, `{"v":1,"leave":{"node":"beta","boot":"b1"}}`},
 		{verbReport, `{"v":1,"configure":{"cluster":"web"}}`},
 		{verbRelayed, `{"from":"beta","verb":"hello","body":{"boot":"b1"}}`},

@@ -10,8 +10,9 @@ import (
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-// groupStatus shows one group. waiting says why those that nobody holds wait; wish, in words, where an operator wants it.
-func (n *Node) groupStatus(s *state.State, waiting map[string]string, wish string, g *state.Group) api.GroupStatus {
+// groupStatus shows one group, as the cluster knows it. waiting says why those that nobody holds wait, and what a stop waits for;
+// wish, in words, where an operator wants it.
+func groupStatus(s *state.State, waiting map[string]string, wish string, g *state.Group) api.GroupStatus {
 	st := api.GroupStatus{
 		Name: g.Name, Token: newestToken(g), Disabled: g.Disabled, Halted: g.Halted, Maintenance: s.GroupMaintained(g),
 		Wish: wish, Rules: groupRules(g.Rules),
@@ -25,13 +26,10 @@ func (n *Node) groupStatus(s *state.State, waiting map[string]string, wish strin
 	st.State = map[state.GrantPhase]string{
 		state.Granted: api.GroupStarting, state.Started: api.GroupRunning, state.Stopping: api.GroupStopping,
 	}[gr.Phase]
-	st.Detail = gr.StopReason
+	st.Detail = orElse(gr.StopReason, waiting[g.Name])
 	if owner := s.Nodes[gr.Node]; owner != nil && owner.Unclean != "" {
 		st.State = api.GroupBlocked
 		st.Detail = fmt.Sprintf("%s may still hold it, and is not proven off: %s", gr.Node, owner.Unclean)
-	}
-	if r := n.groups.runner(g.Name); r != nil && r.grant.Token == gr.Token {
-		st.Resources = r.status()
 	}
 	return st
 }
@@ -80,7 +78,7 @@ func wishes(s *state.State, now int64) map[string]string {
 func wishWords(w *state.Wish) string {
 	switch {
 	case w.Restart:
-		return "restarted by " + w.By
+		return "being restarted by " + w.By
 	case w.To != "":
 		return fmt.Sprintf("moved to %s by %s", w.To, w.By)
 	}
@@ -114,10 +112,10 @@ func left(ms int64) string {
 	return words
 }
 
-// wish tells where an operator wants a group. Only the coordinator knows what time it is.
-func wish(g *state.Group, known map[string]string) string {
+// wish tells where an operator wants a group. Only the coordinator knows what time it is; all know how late it is at least.
+func wish(s *state.State, g *state.Group, known map[string]string) string {
 	switch {
-	case g.Wish == nil:
+	case g.Wish == nil, s.Clock >= g.Wish.Until:
 		return ""
 	case known == nil: // the coordinator was not asked
 		return wishWords(g.Wish)

@@ -19,15 +19,19 @@ func TestWishWords(t *testing.T) {
 	known := wishes(s, 5)
 	for group, want := range map[string]string{
 		"to": "moved to beta by anna for another 1h20m", "away": "moved away from alpha by anna on gamma, until it runs again, or for another 10m",
-		"new": "restarted by anna, until it runs again, or for another 10m", "over": "", "none": "",
+		"new": "being restarted by anna, until it runs again, or for another 10m", "over": "", "none": "",
 	} {
-		if got := wish(s.Groups[group], known); got != want {
+		if got := wish(s, s.Groups[group], known); got != want {
 			t.Errorf("%s: %q, want %q", group, got, want)
 		}
 	}
 	// Without the coordinator nobody knows what time it is.
-	if got := wish(s.Groups["to"], nil); got != "moved to beta by anna" {
+	if got := wish(s, s.Groups["to"], nil); got != "moved to beta by anna" {
 		t.Error(got)
+	}
+	s.Clock = 4_800_000
+	if got := wish(s, s.Groups["to"], nil); got != "" {
+		t.Errorf("a wish that has run out: %s", got)
 	}
 	for ms, want := range map[int64]string{-5: "1s", 1: "1s", 45_000: "45s", 60_000: "1m", 90_400: "1m30s", 3_600_000: "1h", 4_799_999: "1h20m", 7 * 24 * 3_600_000: "168h"} {
 		if got := left(ms); got != want {
@@ -57,9 +61,7 @@ func TestGroupStates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.g.Name = "db"
 			s := &state.State{Groups: map[string]*state.Group{"db": &c.g}}
-			n := aloneNode(t)
-			n.groups = newGroups(n)
-			st := n.groupStatus(s, map[string]string{"db": "because"}, "", &c.g)
+			st := groupStatus(s, map[string]string{"db": "because"}, "", &c.g)
 			if st.State != c.want || st.Disabled != c.g.Disabled || st.Halted != c.g.Halted || st.Detail != "because" {
 				t.Errorf("%+v", st)
 			}
@@ -88,8 +90,6 @@ func TestMaintenanceIsLoud(t *testing.T) {
 		Nodes:  map[string]*state.Node{"alpha": {Name: "alpha", Maintenance: true}, "beta": {Name: "beta"}},
 		Groups: map[string]*state.Group{"db": {Name: "db", Maintenance: true}, "web": {Name: "web", Grant: &state.Grant{Node: "alpha", Phase: state.Started}}},
 	}
-	n := aloneNode(t)
-	n.groups = newGroups(n)
 	st := api.Status{Nodes: []api.NodeStatus{{Name: "alpha", Maintenance: true}, {Name: "beta"}}}
 	alarms := func() string {
 		var all []string
@@ -105,7 +105,7 @@ func TestMaintenanceIsLoud(t *testing.T) {
 		}
 	}
 	for group, want := range map[string]string{"db": "it is in maintenance", "web": "alpha is in maintenance"} {
-		if got := n.groupStatus(s, nil, "", s.Groups[group]).Maintenance; got != want {
+		if got := groupStatus(s, nil, "", s.Groups[group]).Maintenance; got != want {
 			t.Errorf("%s: %q, want %q", group, got, want)
 		}
 	}

@@ -278,7 +278,7 @@ func TestMaintenanceTouchesNothing(t *testing.T) {
 			if len(p.all()) != calls || len(s.failed()) > 0 {
 				t.Errorf("calls %v, failures %v", p.all()[calls:], s.failed())
 			}
-			if st := s.r.status(); !strings.Contains(st[0].Detail, "maintenance") {
+			if st := s.r.account().Resources; !strings.Contains(st[0].Detail, "maintenance") {
 				t.Errorf("shown as %+v", st)
 			}
 			p.set(replaced)

@@ -157,13 +157,16 @@ func (r *runner) prepare(ctx context.Context) error {
 	var parts []*part
 	if h != nil {
 		parts, err = h.parts(r.n, r.group.Name)
-		r.restarted, r.adopted = h.Restarts, r.grant.Phase == state.Started
+		r.adopted = r.grant.Phase == state.Started
 	} else {
 		parts, err = r.fresh()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.parts = parts
+	if h != nil {
+		r.restarted = h.Restarts
+	}
 	return err
 }
 

@@ -78,7 +78,9 @@ func (r *runner) mayRestart() bool {
 // restart stops the failed resource and all that were started after it, and starts them again.
 func (r *runner) restart(ctx context.Context, f *failure) error {
 	now := r.n.uptime()
+	r.mu.Lock()
 	r.restarted = append(r.restarted.within(r.group.RestartWindow, now), now)
+	r.mu.Unlock()
 	r.log.Warn("resource restarts in place", "node", r.n.Self, "restart", len(r.restarted), "of", r.group.Restarts, "err", f.err)
 	if err := r.n.hold(r.group.Name, r.grant.Token, r.parts, r.restarted); err != nil {
 		return err // the next daemon would not know of it

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
@@ -33,13 +34,19 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 		st.Note = fmt.Sprintf("no coordinator heard for %s: what is shown may be old", silent.Round(100*time.Millisecond))
 	}
 	st.Nodes = n.nodeStatus(s, st.Coordinator)
-	outlook := n.outlook(ctx)
+	var outlook outlook
+	var asking sync.WaitGroup
+	asking.Go(func() { outlook = n.outlook(ctx) })
+	said := n.accounts(ctx)
+	asking.Wait()
 	n.addFencing(s, st.Nodes, outlook)
 	st.Tolerates = tolerates(st.Nodes, st.Quorate)
 	waiting := scheduler.Waiting(s, view)
 	for _, name := range s.GroupNames() {
 		g := s.Groups[name]
-		st.Groups = append(st.Groups, n.groupStatus(s, waiting, wish(g, outlook.Wishes), g))
+		shown := groupStatus(s, waiting, wish(s, g, outlook.Wishes), g)
+		addAccounts(&shown, said, n.Config.NodeNames())
+		st.Groups = append(st.Groups, shown)
 	}
 	for _, id := range slices.Backward(slices.Sorted(maps.Keys(s.Operations))) {
 		o := s.Operations[id]
@@ -130,17 +137,6 @@ func lastProven(s *state.State, node string) time.Time {
 	return displayTime(newest)
 }
 
-// status gives what the runner knows of its resources.
-func (r *runner) status() []api.ResourceStatus {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var all []api.ResourceStatus
-	for _, p := range r.parts {
-		all = append(all, api.ResourceStatus{Name: p.conf.Name, Kind: p.conf.Kind, State: p.state.String(), Detail: p.detail})
-	}
-	return all
-}
-
 func operationStatus(o *state.Operation) api.Operation {
 	st := api.Operation{
 		Op: o.ID, Node: o.Node, Boot: o.Boot, Action: string(o.Action), Phase: phase(o.Phase),
@@ -203,6 +199,8 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 	}
 	maintenanceProblems(s, st, alarm)
 	groupProblems(s, st, alarm, warn, notice)
+	delayProblems(s, st.Groups, warn)
+	readyProblems(st.Groups, warn)
 	for _, node := range st.Nodes {
 		if node.State == api.NodeDead || node.State == api.NodeUnknown {
 			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "bring it back: at its console, or hamgr fence reboot "+node.Name)

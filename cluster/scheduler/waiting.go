@@ -8,8 +8,8 @@ import (
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-// Waiting says, group by group, why those that nobody holds are not given to anybody; those that are about to be
-// granted have no entry.
+// Waiting says, group by group, why those that nobody holds are not given to anybody, and for what those wait that are to
+// stop and cannot yet; those that are about to be granted or stopped have no entry.
 func Waiting(s *state.State, v View) map[string]string {
 	b := look(s, v)
 	b.foretell()
@@ -17,11 +17,37 @@ func Waiting(s *state.State, v View) map[string]string {
 	b.grants()
 	why := map[string]string{}
 	for _, name := range b.names {
-		if g := s.Groups[name]; b.where[name] == "" {
+		switch g := s.Groups[name]; {
+		case b.where[name] == "":
 			why[name] = b.waits(g)
+		case b.ending[name] != "":
+			if wait := b.delay(name); wait != "" {
+				why[name] = wait
+			}
 		}
 	}
 	return why
+}
+
+// delay says for what a group that is to stop has to wait; empty if it stops.
+func (b *board) delay(name string) string {
+	if b.s.Groups[name].Grant.Phase == state.Stopping {
+		return ""
+	}
+	var first []string
+	for _, later := range b.later[name] {
+		if !b.held(later) {
+			continue
+		}
+		if why := b.s.GroupMaintained(b.s.Groups[later]); why != "" {
+			later = fmt.Sprintf("%s (%s)", later, why)
+		}
+		first = append(first, later)
+	}
+	if first == nil {
+		return ""
+	}
+	return fmt.Sprintf("is to stop (%s), and waits for what runs after it: %s", b.ending[name], strings.Join(first, ", "))
 }
 
 // mostReasons is how many nodes' reasons are told one by one.
