@@ -96,11 +96,13 @@ func underOperators() api.Status {
 	s.Nodes[2].Standby = true
 	s.Groups = []api.GroupStatus{
 		{Name: "db", State: api.GroupRunning, Node: "beta", Token: 17, Since: noon.Add(-time.Hour),
+			Restarts: &api.GroupRestarts{Done: 2, Of: 3, WindowMS: 600_000}, NotReady: []api.NotReady{{Node: "gamma", Reason: "data: fault of this node: no such disk"}},
 			Maintenance: "beta is in maintenance", Wish: "moved to beta by anna for another 1h20m",
 			Rules:     api.GroupRules{Prefer: []string{"alpha", "beta"}, Allow: []string{"alpha", "beta"}, Apart: []string{"batch"}, Weight: 40, Failback: "22:00-05:30", FailureExpiryMS: 3_600_000},
 			Resources: []api.ResourceStatus{{Name: "data", Kind: "filesystem", State: "active"}, {Name: "server", Kind: "systemd", State: "active", Detail: "pid 71\x1b[2J"}}},
 		{Name: "web", State: api.GroupStopped, Disabled: true, Detail: "disabled by an operator; to run it: hamgr group enable web",
 			Rules: api.GroupRules{After: []string{"db"}, With: []string{"db"}, Failback: "never"}},
+		{Name: "mail", State: api.GroupRunning, Node: "gamma", Token: 9, ResourcesNote: "gamma did not answer within 750ms: how its resources are is not known", Rules: api.GroupRules{Failback: "never"}},
 		{Name: "batch", State: api.GroupFailed, Token: 12, Halted: "job failed on alpha: exit status 1",
 			Detail: "stopped everywhere, as its on_fail says: job failed on alpha: exit status 1; to run it again: hamgr group clear batch",
 			Rules:  api.GroupRules{Failback: "never"}},

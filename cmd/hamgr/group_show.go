@@ -65,6 +65,12 @@ func writeGroup(w io.Writer, out groupOutput, zone *time.Location) {
 	if g.Maintenance != "" {
 		fmt.Fprintln(w, printable("  MAINTENANCE: "+g.Maintenance+"; it is not monitored or taken over"))
 	}
+	if g.ResourcesNote != "" {
+		fmt.Fprintln(w, printable("  "+g.ResourcesNote))
+	}
+	for _, n := range g.NotReady {
+		fmt.Fprintln(w, printable(fmt.Sprintf("  WOULD NOT START on %s: %s", n.Node, n.Reason)))
+	}
 	fmt.Fprintln(w)
 	r := g.Rules
 	for _, fact := range [][2]string{
@@ -78,6 +84,7 @@ func writeGroup(w io.Writer, out groupOutput, zone *time.Location) {
 		{"weight", strconv.Itoa(r.Weight)},
 		{"failback", r.Failback},
 		{"failures", expiryWords(g)},
+		{"restarts", restartWords(g.Restarts)},
 	} {
 		if fact[1] != "" {
 			fmt.Fprintf(w, "  %-9s %s\n", fact[0], printable(fact[1]))
@@ -115,6 +122,17 @@ func expiryWords(g api.GroupStatus) string {
 	return "count for " + shortMS(g.Rules.FailureExpiryMS)
 }
 
+// restartWords counts the restarts in place; empty if there was none lately.
+func restartWords(r *api.GroupRestarts) string {
+	switch {
+	case r == nil || r.Done == 0:
+		return ""
+	case r.WindowMS <= 0:
+		return fmt.Sprintf("restarted %d of %d times in place", r.Done, r.Of)
+	}
+	return fmt.Sprintf("restarted %d of %d times in place within %s", r.Done, r.Of, shortMS(r.WindowMS))
+}
+
 // groupNote is what a line of a table says of a group.
 func groupNote(g api.GroupStatus) string {
 	notes := []string{g.Detail}
@@ -124,7 +142,7 @@ func groupNote(g api.GroupStatus) string {
 	if g.Disabled && g.Node != "" {
 		notes = append(notes, "disabled")
 	}
-	notes = append(notes, g.Wish)
+	notes = append(notes, g.Wish, restartWords(g.Restarts), g.ResourcesNote)
 	var told []string
 	for _, n := range notes {
 		if n != "" && !slices.ContainsFunc(told, func(t string) bool { return strings.Contains(t, n) }) {

@@ -160,7 +160,7 @@ func golden(t *testing.T, path string, got []byte) {
 }
 
 func TestShortMS(t *testing.T) {
-	for in, want := range map[int64]string{0: "0ms", 999: "999ms", 1000: "1s", 14_200: "14.2s", 59_999: "60s", 61_000: "1m01s", 3_600_000: "1h00m", 47 * 3_600_000: "47h00m", 72 * 3_600_000: "3d"} {
+	for in, want := range map[int64]string{0: "0ms", 999: "999ms", 1000: "1s", 14_200: "14.2s", 59_999: "60s", 61_000: "1m01s", 90_000: "1m30s", 600_000: "10m", 3_600_000: "1h", 47 * 3_600_000: "47h", 72 * 3_600_000: "3d"} {
 		if got := shortMS(in); got != want {
 			t.Errorf("%d ms: %q, want %q", in, got, want)
 		}
