@@ -121,7 +121,7 @@ func (c *command) endEarlier(ctx context.Context) error {
 		return nil
 	}
 	k := kin{mark: actionVariable + c.dir}
-	left, err := k.find()
+	left, err := k.find(ctx)
 	if err == nil && len(left) > 0 {
 		err = k.kill()
 	}
@@ -137,7 +137,7 @@ func (k kin) kill() error {
 	ctx, cancel := context.WithTimeout(context.Background(), killTime)
 	defer cancel()
 	return process.Ending{
-		Find:   func(context.Context) ([]process.Process, error) { return k.find() },
+		Find:   k.find,
 		Signal: unix.SIGKILL,
 		Grace:  10 * time.Millisecond, // to wait costs less than to look again
 	}.End(ctx)

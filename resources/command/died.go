@@ -32,7 +32,7 @@ func (c *command) Died(ctx context.Context) error {
 // serviceDied waits until no process of the service is left, if it has any. Where there is a monitor, that has the last word.
 func (c *command) serviceDied(ctx context.Context, rec record) error {
 	for rec.Left != 0 {
-		p, err := c.watched(rec)
+		p, err := c.watched(ctx, rec)
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"iter"
 	"os"
@@ -31,7 +32,9 @@ type kin struct {
 }
 
 // members are all that belong to the service, whatever its token.
-func (c *command) members(rec record) ([]process.Process, error) { return c.kin(rec).find() }
+func (c *command) members(ctx context.Context, rec record) ([]process.Process, error) {
+	return c.kin(rec).find(ctx)
+}
 
 func (c *command) kin(rec record) kin {
 	k := kin{mark: dirVariable + c.dir, reap: c.exits.reap}
@@ -41,8 +44,8 @@ func (c *command) kin(rec record) kin {
 	return k
 }
 
-// find lists those that run now.
-func (k kin) find() ([]process.Process, error) {
+// find lists those that run now. Of what is just ending nobody can tell whose it was, so its end is waited for.
+func (k kin) find(ctx context.Context) ([]process.Process, error) {
 	all, err := process.All()
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
@@ -64,15 +67,20 @@ func (k kin) find() ([]process.Process, error) {
 			}
 		}
 	}
-	var running []process.Process
+	var running, leaving []process.Process
 	for _, p := range all {
 		switch {
+		case !ours[p.PID] && p.Leaving() && !exempt(p):
+			leaving = append(leaving, p)
 		case !ours[p.PID]:
 		case !p.Ended():
 			running = append(running, p)
 		case k.reap != nil:
 			k.reap(p)
 		}
+	}
+	if err := process.AwaitLeaving(ctx, leaving); err != nil {
+		return nil, fmt.Errorf("wait for processes that are ending: %w", err)
 	}
 	return running, nil
 }

@@ -77,6 +77,10 @@ func (c *command) probeRun(ctx context.Context, rec record) (resources.State, st
 		return resources.Unknown, "", err
 	}
 	switch {
+	case leader.PID != 0 && leader.Leaving():
+		return resources.Failed, fmt.Sprintf("%s is ending", leader), nil
+	case leader.PID != 0 && rec.halfway() != "":
+		return resources.Failed, fmt.Sprintf("%s still runs, and %s", leader, rec.halfway()), nil
 	case leader.PID != 0 && rec.Token == c.env.Token:
 		return resources.Active, leader.String(), nil
 	case leader.PID != 0:
@@ -99,14 +103,14 @@ func (c *command) probeService(ctx context.Context, rec record) (resources.State
 		return c.probeUnstarted(ctx)
 	case len(c.opts.Monitor) > 0:
 		return c.probeMonitored(ctx, rec)
-	case !rec.Done:
-		return resources.Failed, "its start was not finished", nil
+	case rec.halfway() != "":
+		return resources.Failed, rec.halfway(), nil
 	case rec.Token != c.env.Token:
 		return resources.Failed, fmt.Sprintf("started under token %d", rec.Token), nil
 	case rec.Left == 0:
 		return resources.Active, "started; it has left no process, and there is no monitor to see more", nil
 	}
-	watched, err := c.watched(rec)
+	watched, err := c.watched(ctx, rec)
 	if err != nil {
 		return resources.Unknown, "", err
 	}
@@ -132,8 +136,8 @@ func (c *command) probeMonitored(ctx context.Context, rec record) (resources.Sta
 		if left, what, err := c.leftOver(ctx, rec); err != nil || left != resources.Inactive {
 			return left, what, err
 		}
-	case state == resources.Active && !rec.Done:
-		return resources.Failed, "its start was not finished: " + detail, nil
+	case state == resources.Active && rec.halfway() != "":
+		return resources.Failed, rec.halfway() + ": " + detail, nil
 	case state == resources.Active && rec.Token != c.env.Token:
 		return resources.Failed, fmt.Sprintf("still runs under token %d: %s", rec.Token, detail), nil
 	}
@@ -175,7 +179,7 @@ func (c *command) leftOver(ctx context.Context, rec record) (resources.State, st
 			return resources.Failed, fmt.Sprintf("its start was not finished: %s is %s", rec.Unit, words), nil
 		}
 	}
-	left, err := c.members(rec)
+	left, err := c.members(ctx, rec)
 	if err != nil {
 		return resources.Unknown, "", err
 	}
@@ -210,12 +214,12 @@ func (c *command) running(p process.Process) (process.Process, error) {
 }
 
 // watched is a process of the service, the recorded one if it still runs, else the oldest; zero if there is none.
-func (c *command) watched(rec record) (process.Process, error) {
+func (c *command) watched(ctx context.Context, rec record) (process.Process, error) {
 	p, err := c.running(rec.left())
 	if err != nil || p.PID != 0 {
 		return p, err
 	}
-	left, err := c.members(rec)
+	left, err := c.members(ctx, rec)
 	return oldest(left), err
 }
 

@@ -17,6 +17,8 @@ type record struct {
 	Unit  string `json:"unit,omitempty"` // of systemd, if it runs there
 	// Done: the start has come to its end.
 	Done bool `json:"done,omitempty"`
+	// Ending: a stop has begun. What still runs may have been told to end, and is no success of a later start.
+	Ending bool `json:"ending,omitempty"`
 	// PID and Start name a process as process.Process does: of run, or of the command that starts.
 	PID   int    `json:"pid,omitempty"`
 	Start uint64 `json:"start,omitempty"`
@@ -36,6 +38,17 @@ func (r record) process() process.Process {
 
 func (r record) left() process.Process {
 	return process.Process{PID: r.Left, Start: r.LeftStart}
+}
+
+// halfway says which action has begun and was not finished; empty if none.
+func (r record) halfway() string {
+	switch {
+	case r.Ending:
+		return "its stop was not finished"
+	case !r.Done:
+		return "its start was not finished"
+	}
+	return ""
 }
 
 // readRecord gives an empty record where the file is damaged (which only a crash of

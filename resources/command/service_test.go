@@ -159,7 +159,7 @@ func TestNeverInactiveWithoutStop(t *testing.T) {
 		if err := c.Stop(deadline(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "killed") {
 			t.Errorf("stop: %v", err)
 		}
-		wantState(t, c, resources.Active)
+		wantState(t, c, resources.Failed)
 	})
 	t.Run("its start has failed", func(t *testing.T) {
 		dir := t.TempDir()
@@ -204,7 +204,7 @@ func TestNeverInactiveWithoutStop(t *testing.T) {
 				t.Errorf("PID %s of stop still runs", pid)
 			}
 		}
-		wantState(t, c, resources.Active)
+		wantState(t, c, resources.Failed)
 	})
 }
 
@@ -227,7 +227,7 @@ func killPID(t *testing.T, pid string) {
 // The monitor has the last word: what it does not say clearly is never inactive.
 func TestMonitor(t *testing.T) {
 	dir := t.TempDir()
-	c := service(t, dir, 1, "true", "true", "echo says  $(cat DIR/state); case $(cat DIR/state) in k) kill -9 $$;; h) sleep 60;; *) exit $(cat DIR/state);; esac")
+	c := service(t, dir, 1, "cp DIR/next DIR/state", "true", "echo says  $(cat DIR/state); case $(cat DIR/state) in k) kill -9 $$;; h) sleep 60;; *) exit $(cat DIR/state);; esac")
 	for _, begun := range []bool{false, true} {
 		for said, want := range map[string]resources.State{"0": resources.Active, "7": resources.Inactive, "1": resources.Failed, "127": resources.Failed, "k": resources.Unknown} {
 			if !begun && said == "0" {
@@ -252,6 +252,7 @@ func TestMonitor(t *testing.T) {
 			break
 		}
 		put(t, dir+"/state", "7")
+		put(t, dir+"/next", "7")
 		if err := c.Start(deadline(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "monitor says that the service is inactive") {
 			t.Errorf("a start after which monitor says that nothing runs: %v", err)
 		}
@@ -259,6 +260,13 @@ func TestMonitor(t *testing.T) {
 		wantState(t, c, resources.Active)
 		if err := c.Stop(deadline(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "monitor says that it is active") {
 			t.Errorf("a stop after which monitor says that it runs: %v", err)
+		}
+		wantState(t, c, resources.Failed)
+		put(t, dir+"/state", "7")
+		mustStop(t, c)
+		put(t, dir+"/next", "0")
+		if err := c.Start(deadline(t, 10*time.Second)); err != nil {
+			t.Fatal(err)
 		}
 	}
 	put(t, dir+"/state", "7")

@@ -126,8 +126,9 @@ func (c *command) launchFork(ctx context.Context, p prepared, output *os.File, r
 		return err
 	}
 	rec.PID, rec.Start = leader.PID, leader.Start
-	rec.Done = c.runs()
-	if err := errors.Join(writeRecord(c.dir, rec), ctx.Err()); err != nil {
+	late := ctx.Err()
+	rec.Done = c.runs() && late == nil
+	if err := errors.Join(writeRecord(c.dir, rec), late); err != nil {
 		// Nobody waits for it any more, or nobody could find it: it must not go on.
 		return errors.Join(err, leader.Signal(unix.SIGKILL))
 	}
@@ -141,13 +142,13 @@ func (c *command) launchFork(ctx context.Context, p prepared, output *os.File, r
 	if !c.exits.succeeded(leader) {
 		return fmt.Errorf("%s%s", c.exits.reason(leader), c.seeLog(rec))
 	}
-	return c.started(rec)
+	return c.started(ctx, rec)
 }
 
 // started records that start has done its work, and what it has left.
-func (c *command) started(rec record) error {
+func (c *command) started(ctx context.Context, rec record) error {
 	rec.Done = true
-	left, err := c.members(rec)
+	left, err := c.members(ctx, rec)
 	if err != nil {
 		return err
 	}

@@ -36,15 +36,19 @@ func (c *command) stop(ctx context.Context) error {
 		if err != nil || state == resources.Inactive {
 			return err
 		}
-		rec = record{Done: true} // somebody else has started it
+		rec = record{Boot: c.env.Boot, Done: true} // somebody else has started it
 	} else if err != nil {
 		return err
 	}
 	if err := c.callOff(); err != nil {
 		return err
 	}
+	rec.Ending = true
+	if err := writeRecord(c.dir, rec); err != nil { // a full disk keeps nobody from stopping
+		c.env.Log.Warn("that it is being stopped cannot be recorded", "op", "stop", "err", err)
+	}
 	if c.runs() {
-		err = c.end(ctx, rec)
+		err = c.end(ctx, rec, nil)
 	} else {
 		err = c.stopService(ctx, rec)
 	}
@@ -58,15 +62,20 @@ func (c *command) stop(ctx context.Context) error {
 // too: a start and a stop that work at the same time might leave anything.
 func (c *command) stopService(ctx context.Context, rec record) error {
 	if rec.Boot != c.env.Boot && rec.Boot != "" && len(c.opts.Monitor) == 0 {
-		return c.end(ctx, rec) // all that was started died with its kernel
+		return c.end(ctx, rec, nil) // all that was started died with its kernel
 	}
 	if !rec.Done {
-		if err := c.end(ctx, rec); err != nil {
+		if err := c.end(ctx, rec, nil); err != nil {
 			return err
 		}
 	}
+	// Those that are there now are waited for by their numbers: while they end they bear no mark.
+	known, err := c.members(ctx, rec)
+	if err != nil {
+		return err
+	}
 	ordered := c.orderStop(ctx)
-	if err := c.end(ctx, rec); err != nil {
+	if err := c.end(ctx, rec, known); err != nil {
 		return errors.Join(err, ordered)
 	}
 	if len(c.opts.Monitor) == 0 {
@@ -98,11 +107,12 @@ func (c *command) orderStop(ctx context.Context) error {
 	return err
 }
 
-// end leaves no process of the resource, and no unit.
-func (c *command) end(ctx context.Context, rec record) error {
+// end leaves no process of the resource, and no unit. known are some that were seen before.
+func (c *command) end(ctx context.Context, rec record, known []process.Process) error {
 	k := c.kin(rec)
 	err := process.Ending{
-		Find:    func(context.Context) ([]process.Process, error) { return k.find() },
+		Find:    k.find,
+		Known:   known,
 		Signal:  c.signal,
 		Grace:   c.opts.KillAfter,
 		KillAll: k.killGroup,

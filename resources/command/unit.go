@@ -112,7 +112,7 @@ func (c *command) launchUnit(ctx context.Context, m manager, p prepared, rec rec
 		return err
 	}
 	if !c.runs() {
-		return c.started(rec)
+		return c.started(ctx, rec)
 	}
 	s, err := m.Service(ctx, rec.Unit)
 	if err != nil {

@@ -28,8 +28,8 @@ type kin struct {
 	sessions map[int]bool
 }
 
-// find lists those that run now.
-func (k *kin) find() ([]process.Process, error) {
+// find lists those that run now. Of what is just ending nobody can tell whose it was, so its end is waited for.
+func (k *kin) find(ctx context.Context) ([]process.Process, error) {
 	all, err := process.All()
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
@@ -57,11 +57,17 @@ func (k *kin) find() ([]process.Process, error) {
 			}
 		}
 	}
-	var running []process.Process
+	var running, leaving []process.Process
 	for _, p := range all {
-		if ours[p.PID] && !p.Ended() {
+		switch {
+		case ours[p.PID] && !p.Ended():
 			running = append(running, p)
+		case !ours[p.PID] && p.Leaving():
+			leaving = append(leaving, p)
 		}
+	}
+	if err := process.AwaitLeaving(ctx, leaving); err != nil {
+		return nil, fmt.Errorf("wait for processes that are ending: %w", err)
 	}
 	return running, nil
 }
@@ -85,20 +91,28 @@ func bears(p process.Process, entry string) bool {
 }
 
 // offspring are the processes that runs of this resource have left, of whatever token: its service.
-func (o *ocf) offspring() ([]process.Process, error) {
+func (o *ocf) offspring(ctx context.Context) ([]process.Process, error) {
 	all, err := process.All()
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
 	}
-	return slices.DeleteFunc(all, func(p process.Process) bool {
-		return p.Kernel || p.PID == os.Getpid() || !bears(p, dirVariable+o.env.Dir)
-	}), nil
+	var ours, leaving []process.Process
+	for _, p := range all {
+		switch {
+		case p.Kernel || p.PID == os.Getpid():
+		case bears(p, dirVariable+o.env.Dir):
+			ours = append(ours, p)
+		case p.Leaving():
+			leaving = append(leaving, p)
+		}
+	}
+	return ours, process.AwaitLeaving(ctx, leaving)
 }
 
 // killWithin returns nil when none is left.
 func (k *kin) killWithin(ctx context.Context) error {
 	return process.Ending{
-		Find:   func(context.Context) ([]process.Process, error) { return k.find() },
+		Find:   k.find,
 		Signal: unix.SIGKILL,
 		Grace:  10 * time.Millisecond, // to wait costs less than to look again
 	}.End(ctx)

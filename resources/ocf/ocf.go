@@ -166,7 +166,7 @@ func (o *ocf) probe(ctx context.Context) (resources.State, string, error) {
 		return resources.Unknown, "", err
 	}
 	defer held.Close()
-	left, err := o.earlier()
+	left, err := o.earlier(ctx)
 	if err != nil {
 		return resources.Unknown, "", err
 	}

@@ -91,13 +91,13 @@ func (o *ocf) run(ctx context.Context, c call) (result, error) {
 
 // earlier are the processes of a run that nobody waits for any more: that of a daemon which died, or what
 // hung in the kernel when it was killed.
-func (o *ocf) earlier() ([]process.Process, error) {
+func (o *ocf) earlier(ctx context.Context) ([]process.Process, error) {
 	rec, err := o.recall(runningFile)
 	if err != nil || rec == nil {
 		return nil, err
 	}
 	k := kin{mark: rec.Mark}
-	left, err := k.find()
+	left, err := k.find(ctx)
 	if err == nil && len(left) == 0 {
 		err = o.forget(runningFile)
 	}
@@ -106,7 +106,7 @@ func (o *ocf) earlier() ([]process.Process, error) {
 
 // endEarlier kills them.
 func (o *ocf) endEarlier(ctx context.Context) error {
-	left, err := o.earlier()
+	left, err := o.earlier(ctx)
 	if err != nil || len(left) == 0 {
 		return err
 	}

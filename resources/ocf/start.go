@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hamgr/hamgr/resources"
@@ -114,13 +115,18 @@ func (o *ocf) stop(ctx context.Context) error {
 	if begun == nil && o.untouched(ctx) {
 		return nil
 	}
+	// Those that are there now are waited for by their numbers: while they end they bear no mark.
+	known, err := o.offspring(ctx)
+	if err != nil {
+		return err
+	}
 	if err := o.orderStop(ctx); err != nil {
 		return err
 	}
 	if err := o.verifyStopped(ctx); err != nil {
 		return err
 	}
-	if err := o.awaitOffspring(ctx); err != nil {
+	if err := o.awaitOffspring(ctx, known); err != nil {
 		return err
 	}
 	return o.forget(startedFile)
@@ -186,18 +192,24 @@ const offspringTime = 2 * time.Second
 // awaitOffspring waits for the end of the processes that the service consisted of: several agents only send them a
 // signal. That some stay is no failure, because agents leave daemons behind on purpose that others share, such as
 // rpcbind; but it is told.
-func (o *ocf) awaitOffspring(ctx context.Context) error {
+func (o *ocf) awaitOffspring(ctx context.Context, known []process.Process) error {
 	wait, cancel := context.WithTimeout(ctx, offspringTime)
 	defer cancel()
-	for {
-		left, err := o.offspring()
-		if err != nil || len(left) == 0 {
-			return err
-		}
+	for left := known; ; {
 		for _, p := range left {
 			if err := p.Wait(wait); err != nil && wait.Err() == nil {
 				return err
 			}
+		}
+		now, err := o.offspring(ctx)
+		if err != nil {
+			return err
+		}
+		left = slices.DeleteFunc(left, func(p process.Process) bool {
+			return p.Gone() || slices.ContainsFunc(now, p.Same)
+		})
+		if left = append(left, now...); len(left) == 0 {
+			return nil
 		}
 		switch {
 		case ctx.Err() != nil:

@@ -16,6 +16,8 @@ type Ending struct {
 	// Find lists who is to be ended, as of now. Every process that it ever named
 	// stays wanted until it is gone.
 	Find func(context.Context) ([]Process, error)
+	// Known are wanted from the beginning, whether Find still names them or not.
+	Known []Process
 	// Signal is sent once, to those found first, followed by SIGCONT so that a stopped
 	// process acts on it. What they start in order to shut down is left to work.
 	Signal unix.Signal
@@ -35,7 +37,7 @@ const pause = 5 * time.Millisecond
 // because one may miss a process that is born while it looks. When the context ends
 // first, the error names who is left.
 func (e Ending) End(ctx context.Context) error {
-	left, err := e.Find(ctx)
+	left, err := e.remaining(ctx, e.Known)
 	if err != nil || len(left) == 0 {
 		return err
 	}

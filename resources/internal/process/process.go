@@ -34,6 +34,7 @@ type Process struct {
 	Session int
 	Threads int
 	Kernel  bool // a thread of the kernel
+	Exiting bool // its first thread runs no more of its program: see Leaving
 }
 
 // Look reads the process that has this PID now. The error is ErrGone if there is none.
@@ -87,6 +88,12 @@ func (p Process) Ended() bool {
 	return (p.State == 'Z' || p.State == 'X') && p.Threads <= 1
 }
 
+// Gone reports whether it has ended, as of now. What cannot be told is not gone.
+func (p Process) Gone() bool {
+	now, err := Look(p.PID)
+	return errors.Is(err, ErrGone) || err == nil && (!now.Same(p) || now.Ended())
+}
+
 // Same reports whether q is the same process, seen at any time of one kernel's life.
 func (p Process) Same(q Process) bool { return p.PID == q.PID && p.Start == q.Start }
 
@@ -98,10 +105,43 @@ func (p Process) String() string {
 	return fmt.Sprintf("PID %d (%s)", p.PID, p.Name)
 }
 
+// Leaving reports whether the process is on its way out, with all threads, and has not ended. Its memory is gone first, and with it all that
+// tells whose it is (environment, program); then its files are closed, and that may take long.
+func (p Process) Leaving() bool {
+	if !p.Exiting || p.Ended() {
+		return false
+	}
+	env, err := p.Environ()
+	return len(env) == 0 && (err == nil || errors.Is(err, ErrGone))
+}
+
+// leavingTime is how long AwaitLeaving waits: leaving takes longer only with very much memory, or where the kernel hangs.
+const leavingTime = 150 * time.Millisecond
+
+// AwaitLeaving waits a moment for the end of processes. Whoever looks for those with a mark has to, as those that leave have
+// lost it; but what is not known to be his must not keep him for ever.
+func AwaitLeaving(ctx context.Context, ps []Process) error {
+	within, cancel := context.WithTimeout(ctx, leavingTime)
+	defer cancel()
+	if err := waitAll(within, ps); err != nil && within.Err() == nil {
+		return err
+	}
+	return ctx.Err()
+}
+
 // Environ reads the environment that the process was started with, its entries ended
-// by NUL. A program may have overwritten it since.
+// by NUL. A program may have overwritten it since. A process whose first thread has ended shows it by the others only.
 func (p Process) Environ() ([]byte, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID) + "/environ")
+	dir := "/proc/" + strconv.Itoa(p.PID)
+	b, err := os.ReadFile(dir + "/environ")
+	if p.Exiting && p.Threads > 1 && len(b) == 0 {
+		threads, _ := os.ReadDir(dir + "/task") // none once it is gone
+		for _, thread := range threads {
+			if b, err := os.ReadFile(dir + "/task/" + thread.Name() + "/environ"); err == nil && len(b) > 0 {
+				return b, nil
+			}
+		}
+	}
 	if gone(err) {
 		return nil, ErrGone
 	}
@@ -193,8 +233,11 @@ func gone(err error) bool {
 	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH)
 }
 
-// kernelThread is PF_KTHREAD of include/linux/sched.h.
-const kernelThread = 0x00200000
+// Flags of include/linux/sched.h.
+const (
+	exiting      = 0x00000004 // PF_EXITING
+	kernelThread = 0x00200000 // PF_KTHREAD
+)
 
 // parseStat reads /proc/PID/stat, described in proc_pid_stat(5). The name stands in
 // parentheses and may hold anything, parentheses and newlines included.
@@ -218,7 +261,7 @@ func parseStat(b []byte) (Process, error) {
 	p.PID = number(bytes.TrimSpace(b[:open]))
 	p.Parent, p.Group, p.Session, p.Threads = number(fields[1]), number(fields[2]), number(fields[3]), number(fields[17])
 	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
-	p.Kernel = flags&kernelThread != 0
+	p.Kernel, p.Exiting = flags&kernelThread != 0, flags&exiting != 0
 	errs = append(errs, err)
 	p.Start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	if err := errors.Join(append(errs, err)...); err != nil {

@@ -1,0 +1,111 @@
+package command
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
+)
+
+const memoryVariable = "COMMAND_TEST_MEMORY"
+
+// A child that is this binary takes much memory, so that it is long in leaving.
+func init() {
+	if os.Getenv(memoryVariable) == "" {
+		return
+	}
+	b, err := unix.Mmap(-1, 0, 32<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		os.Exit(1)
+	}
+	_ = unix.Madvise(b, unix.MADV_NOHUGEPAGE)
+	for i := 0; i < len(b); i += 4096 {
+		b[i] = 1
+	}
+	_, _ = os.Stdout.WriteString("ready\n")
+	time.Sleep(time.Minute)
+	os.Exit(0)
+}
+
+// While the kernel takes a process apart, it bears no mark any more, and may still have files open. Nobody takes it for gone.
+func TestLeavingIsNotGone(t *testing.T) {
+	dir := t.TempDir()
+	seen := 0
+	for range 30 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = []string{memoryVariable + "=1", dirVariable + dir}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := out.Read(make([]byte, 16)); n == 0 {
+			t.Fatal(err)
+		}
+		_ = cmd.Process.Kill()
+		p, err := process.Look(cmd.Process.Pid)
+		for err == nil && !p.Leaving() && !p.Ended() {
+			p, err = process.Look(cmd.Process.Pid)
+		}
+		found, findErr := kin{mark: dirVariable + dir}.find(t.Context())
+		if now, err := process.Look(cmd.Process.Pid); findErr != nil || err != nil || len(found) == 0 && !now.Ended() {
+			t.Errorf("nothing is found (%v), and there is %#v (%v)", findErr, now, err)
+		}
+		_ = cmd.Wait()
+		if p.Leaving() {
+			seen++
+		}
+	}
+	if seen == 0 {
+		t.Error("it was never seen while it left: this test says nothing")
+	}
+}
+
+// What was told to end, by a start that was called off or by a stop that was not finished, is no success of a later start.
+func TestStartAfterWhatWasNotFinished(t *testing.T) {
+	t.Run("start", func(t *testing.T) {
+		c := tracked(t, t.TempDir(), 1, "sleep", "60")
+		ctx, cancel := context.WithCancel(t.Context())
+		c.spawn = func(name string, argv []string, attr *os.ProcAttr) (*os.Process, error) {
+			p, err := os.StartProcess(name, argv, attr)
+			cancel()
+			return p, err
+		}
+		if err := c.Start(ctx); err == nil {
+			t.Error("a start that was called off is no success")
+		}
+		rec, err := readRecord(c.dir)
+		if err != nil || rec.Done || rec.PID == 0 {
+			t.Errorf("%+v %v", rec, err)
+		}
+		mustStop(t, c)
+	})
+	t.Run("stop", func(t *testing.T) {
+		c := tracked(t, t.TempDir(), 1, "sh", "-c", "trap '' TERM; echo y > ready; while :; do sleep 0.1; done")
+		c.opts.WorkingDirectory = c.dir
+		c.opts.KillAfter = 100 * time.Millisecond
+		mustStart(t, c)
+		awaitFile(t, c.dir+"/ready", 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Stop(ctx); err == nil {
+			t.Error("a stop that was called off is no success")
+		}
+		wantState(t, c, resources.Failed)
+		if err := c.Start(deadline(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "must be stopped first") {
+			t.Errorf("start: %v", err)
+		}
+		mustStop(t, c)
+		mustStart(t, c)
+		mustStop(t, c)
+	})
+}
