@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,13 +13,16 @@ import (
 // counts: it knows more than that its time is over.
 const callGrace = 2 * time.Second
 
+// errNotCalled: the call was not made at all.
+var errNotCalled = errors.New("an earlier call still hangs")
+
 // call makes one call of the resource. A kind that hangs, against its contract, does not take its caller along, and no
 // second call is made before the first one has returned: a stop that succeeds is one that nothing still works against.
 func (p *part) call(ctx context.Context, f func(context.Context) error) error {
 	select {
 	case p.busy <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("an earlier call still hangs: %w", ctx.Err())
+		return fmt.Errorf("%w: %w", errNotCalled, ctx.Err())
 	}
 	done := make(chan error, 1)
 	go func() {

@@ -84,6 +84,9 @@ func (gs *groups) reconcile(ctx context.Context) {
 			r.stop(why)
 		}
 	}
+	if lonely != "" {
+		gs.letGoUnheard(ctx, lonely)
+	}
 	// Only what was committed before this node asked is known to be the present.
 	if !gs.n.trust.now() || gs.banished != "" || lonely != "" {
 		return
@@ -137,6 +140,28 @@ func (gs *groups) lonely() string {
 		return ""
 	}
 	return fmt.Sprintf("no coordinator heard for %s", silent.Round(time.Millisecond))
+}
+
+// letGoUnheard stops what an earlier daemon of this boot started, where this one never heard a coordinator: it cannot know
+// whether the grants still stand, and the earlier one would have let go by now.
+func (gs *groups) letGoUnheard(ctx context.Context, why string) {
+	if _, known := gs.n.replicated.Coordinator(); known {
+		return // it is heard, and answers later
+	}
+	started, err := gs.n.recalled()
+	if err != nil {
+		gs.n.Log.Error("what was started in this boot cannot be listed", "err", err)
+	}
+	for _, name := range started {
+		if gs.runners[name] != nil {
+			continue
+		}
+		h, err := gs.n.recall(name)
+		if err != nil || h == nil || h.Maintained || h.Token <= gs.letGo[name] {
+			continue
+		}
+		gs.launch(ctx, name, state.Grant{Node: gs.n.Self, Boot: gs.n.Boot, Token: h.Token, Phase: state.Stopping, StopReason: why})
+	}
 }
 
 func (gs *groups) launch(ctx context.Context, name string, gr state.Grant) {

@@ -19,9 +19,11 @@ import (
 // really there, whatever its own file says by then. It lives in the run directory: nothing of
 // it outlives the kernel, and a crash of the daemon loses no write.
 type held struct {
-	Token     uint64         `json:"token"`
-	Restarts  restarts       `json:"restarts_ns,omitempty"`
-	Resources []heldResource `json:"resources"`
+	Token    uint64   `json:"token"`
+	Restarts restarts `json:"restarts_ns,omitempty"`
+	// Maintained says that the group was in maintenance, as far as the daemon knew.
+	Maintained bool           `json:"maintained,omitempty"`
+	Resources  []heldResource `json:"resources"`
 }
 
 type heldResource struct {
@@ -43,8 +45,7 @@ func (n *Node) resourceDir(group, resource string) string {
 }
 
 // hold records what is about to be started.
-func (n *Node) hold(group string, token uint64, parts []*part, rs restarts) error {
-	h := held{Token: token, Restarts: rs}
+func (n *Node) hold(group string, parts []*part, h held) error {
 	for _, p := range parts {
 		options, err := json.Marshal(p.conf.Options)
 		if err != nil {
@@ -127,7 +128,11 @@ func (h *held) parts(n *Node, group string) ([]*part, error) {
 		}
 		confs = append(confs, conf)
 	}
-	return buildParts(n, group, confs, h.Token)
+	parts, err := buildParts(n, group, confs, h.Token)
+	for _, p := range parts {
+		p.used = true
+	}
+	return parts, err
 }
 
 // part is one resource of a group, made for one grant.
@@ -136,6 +141,7 @@ type part struct {
 	conf config.Resource
 	busy chan struct{} // holds one while a call is in flight
 	died bool          // it told its death since its last start
+	used bool          // something was started, by this daemon or, for all it knows, by an earlier one
 
 	state  resources.State
 	detail string

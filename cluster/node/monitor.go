@@ -22,6 +22,11 @@ type failure struct {
 func (r *runner) watchOver(ctx context.Context, look bool) (*failure, error) {
 	for ; ; look = true {
 		why, turns := r.maintained.now()
+		if r.left != (why != "") {
+			if err := r.record(); err != nil {
+				r.log.Error("maintenance is not recorded for the next daemon", "node", r.n.Self, "err", err)
+			}
+		}
 		if why == "" {
 			round, cancel := context.WithCancel(ctx)
 			go func() {

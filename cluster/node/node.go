@@ -81,7 +81,7 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 			s.Config.Path, s.Self, s.Config.NodeNames())
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &Node{Setup: s, session: rand.Text(), digest: seed(s.Config).Digest, fencing: fencingDigest(s.Config), cancel: cancel, trust: newTrust(s.Config.Cluster.DetectionTime, s.Log)}
+	n := &Node{Setup: s, session: rand.Text(), digest: seed(s.Config).Digest, fencing: fencingDigest(s.Config), cancel: cancel}
 	if err := n.start(ctx, run); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
@@ -110,6 +110,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.trust = newTrust(d, n.Log) // what came before is no silence of others
 	n.coord = coordinator.New(n.coordinatorConfig())
 	n.peers = newPeers(n)
 	n.probes = newProbes(n)

@@ -29,7 +29,8 @@ type script struct {
 	hung               chan struct{} // probes ignore their context until it is closed; nil: they do not
 	inFlight, most     atomic.Int32
 	checked, startFail error
-	checkFirst         *script // the check fails with ErrNode until that one is active
+	checkHangs         chan struct{} // a check ignores its context until it is closed
+	checkFirst         *script       // the check fails with ErrNode until that one is active
 	died               chan struct{}
 	deaths             int
 }
@@ -107,6 +108,9 @@ func (s *script) Stop(context.Context) error {
 
 func (s *script) Check(context.Context) error {
 	defer s.enter("check")()
+	if s.checkHangs != nil {
+		<-s.checkHangs
+	}
 	if s.checkFirst != nil && !s.checkFirst.is() {
 		return fmt.Errorf("%w: no disk", resources.ErrNode)
 	}
@@ -467,5 +471,40 @@ func TestNotReady(t *testing.T) {
 		if x.count("start")+x.count("stop") > 0 {
 			t.Errorf("%s was touched: %v", x.Name, x.all())
 		}
+	}
+}
+
+// TestHungCheck: a question before the start that never returns has started nothing. It gets the group tried elsewhere,
+// and its node is not fenced for want of a stop; unless an earlier daemon may have started the resource.
+func TestHungCheck(t *testing.T) {
+	for _, recorded := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			disk, fs := &script{}, &script{checkHangs: make(chan struct{})}
+			s := newStage(t, config.OnFailFence, disk, fs)
+			if recorded {
+				parts, err := buildParts(s.n, "db", s.n.Config.Groups[0].Resources, 7)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := s.n.hold("db", parts, held{Token: 7}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s.begin(t, state.Granted)
+			time.Sleep(2 * time.Minute)
+			if f := s.failed(); len(f) != 1 || f[0].Resource != "part1" || f[0].Verdict != "" || fs.count("start") > 0 {
+				t.Errorf("failures %+v, calls %v", f, fs.all())
+			}
+			stopped := s.has(func(c state.Command) bool { return c.Stopped != nil })
+			stopFailed := s.has(func(c state.Command) bool { return c.StopFailed != nil })
+			if stopped == recorded || stopFailed != recorded || stopped && disk.is() {
+				t.Errorf("recorded %t: stopped %t, stop failed %t", recorded, stopped, stopFailed)
+			}
+			close(fs.checkHangs)
+			time.Sleep(2 * time.Minute)
+			if !s.has(func(c state.Command) bool { return c.Stopped != nil }) || disk.is() || fs.count("start") > 0 {
+				t.Errorf("afterwards: %v, %v", disk.all(), fs.all())
+			}
+		})
 	}
 }

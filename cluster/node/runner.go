@@ -26,6 +26,7 @@ type runner struct {
 	maintained *maintenance
 	adopted    bool     // an earlier daemon of this boot started all of it
 	restarted  restarts // under this grant
+	left       bool     // it is recorded that the group is left alone, in maintenance
 
 	mu      sync.Mutex
 	stopped chan struct{} // closed once the group has to stop
@@ -229,7 +230,11 @@ func (r *runner) stopAll(ctx context.Context) {
 func (r *runner) stopPart(ctx context.Context, p *part) error {
 	within, cancel := context.WithTimeout(ctx, p.conf.StopTimeout)
 	defer cancel()
-	if err := p.call(within, p.Stop); err != nil {
+	err := p.call(within, p.Stop)
+	if errors.Is(err, errNotCalled) && !p.used {
+		err = nil // a question hangs, but nothing was started that could be stopped
+	}
+	if err != nil {
 		r.note(p, resources.Unknown, err.Error())
 		return err
 	}

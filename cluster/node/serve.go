@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -17,7 +19,7 @@ func (r *runner) serve(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	if err := r.n.hold(r.group.Name, r.grant.Token, r.parts, r.restarted); err != nil {
+	if err := r.record(); err != nil {
 		return err
 	}
 	if !r.adopted {
@@ -82,7 +84,7 @@ func (r *runner) restart(ctx context.Context, f *failure) error {
 	r.restarted = append(r.restarted.within(r.group.RestartWindow, now), now)
 	r.mu.Unlock()
 	r.log.Warn("resource restarts in place", "node", r.n.Self, "restart", len(r.restarted), "of", r.group.Restarts, "err", f.err)
-	if err := r.n.hold(r.group.Name, r.grant.Token, r.parts, r.restarted); err != nil {
+	if err := r.record(); err != nil {
 		return err // the next daemon would not know of it
 	}
 	for i := len(r.parts) - 1; i >= f.index; i-- {
@@ -93,7 +95,19 @@ func (r *runner) restart(ctx context.Context, f *failure) error {
 	return r.startFrom(ctx, f.index)
 }
 
+// record keeps for the next daemon of this boot what it has to know of the group.
+func (r *runner) record() error {
+	why, _ := r.maintained.now()
+	r.left = why != ""
+	return r.n.hold(r.group.Name, r.parts, held{Token: r.grant.Token, Restarts: r.restarted, Maintained: r.left})
+}
+
+// startFrom starts the resources in their order, unless a copy of the group is known to be active elsewhere: somebody may
+// have moved it by hand in a maintenance.
 func (r *runner) startFrom(ctx context.Context, from int) error {
+	if err := r.copyElsewhere(); err != nil {
+		return err
+	}
 	for _, p := range r.parts[from:] {
 		began := time.Now()
 		err := r.startPart(ctx, p)
@@ -106,6 +120,20 @@ func (r *runner) startFrom(ctx context.Context, from int) error {
 		}
 		r.note(p, resources.Active, "")
 		r.log.Info("resource started", "node", r.n.Self, "resource", p.conf.Name, "took", time.Since(began).Round(time.Millisecond))
+	}
+	return nil
+}
+
+// copyElsewhere says where the group was found active without a grant.
+func (r *runner) copyElsewhere() error {
+	g := r.n.replica.State().Groups[r.group.Name]
+	if g == nil {
+		return nil
+	}
+	for _, node := range slices.Sorted(maps.Keys(g.Found)) {
+		if node != r.n.Self {
+			return fmt.Errorf("not started: found active on %s without a grant: %s: %w", node, g.Found[node], resources.ErrElsewhere)
+		}
 	}
 	return nil
 }
@@ -123,7 +151,12 @@ func (r *runner) startPart(ctx context.Context, p *part) error {
 		r.log.Info("resource cannot be checked before its start", "node", r.n.Self, "resource", p.conf.Name, "err", err)
 	}
 	p.died = false
-	if err := p.call(ctx, p.Start); err != nil {
+	err := p.call(ctx, p.Start)
+	if errors.Is(err, errNotCalled) {
+		return &resourceError{resource: p.conf.Name, err: fmt.Errorf("not started: %w", err)}
+	}
+	p.used = true
+	if err != nil {
 		return p.failure(fmt.Errorf("start: %w", err))
 	}
 	return nil

@@ -13,6 +13,7 @@ func TestSnapshotBringsANodeBack(t *testing.T) {
 	pick(t, Options{Detection: time.Second, Groups: []string{"db", "web"}}, false, func(t *testing.T, c *Cluster, owner string) {
 		c.Crash(owner) // so that there is something to remember
 		c.WaitRunning(time.Minute)
+		c.WaitFor(time.Minute, owner+" is back", func() bool { n := c.State().Nodes[owner]; return n.Up && n.Op == 0 })
 		idle := "gamma"
 		c.Crash(idle)
 		c.WaitRunning(time.Minute)
