@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -205,7 +206,8 @@ func (c Command) Encode() ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// Decode reads a command from the log or from another node.
+// Decode reads a command from the log or from another node. One that says anything that this daemon does not know is of
+// another version, whatever it calls itself: to apply the rest would part this node's state from the others'.
 func Decode(b []byte) (Command, error) {
 	var c Command
 	if err := json.Unmarshal(b, &c); err != nil {
@@ -213,6 +215,11 @@ func Decode(b []byte) (Command, error) {
 	}
 	if c.Version != Version {
 		return Command{}, fmt.Errorf("decode command: version %d, this daemon knows %d: %w", c.Version, Version, ErrVersion)
+	}
+	strict := json.NewDecoder(bytes.NewReader(b))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&Command{}); err != nil {
+		return Command{}, fmt.Errorf("decode command: %w: %w", err, ErrVersion)
 	}
 	return c, nil
 }

@@ -34,6 +34,9 @@ func (t *step) configureNodes(nodes []ConfigNode) error {
 		if held := t.Holds(name); len(held) > 0 || t.Nodes[name].Op != 0 {
 			return fmt.Errorf("configure: node %s cannot be removed: it may hold %v: %w", name, held, ErrConflict)
 		}
+		if why := t.Nodes[name].Unclean; why != "" {
+			return fmt.Errorf("configure: node %s cannot be removed: it needs fencing (%s): %w", name, why, ErrConflict)
+		}
 		if !t.cloned.nodes {
 			t.Nodes = cloneOrMake(t.Nodes)
 			t.cloned.nodes = true

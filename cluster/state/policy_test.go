@@ -2,6 +2,7 @@ package state
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -46,6 +47,39 @@ func newJoined(t *testing.T) *log {
 	l.must(join("alpha", "a1"))
 	l.must(join("beta", "b1"))
 	return l
+}
+
+// TestUncleanNodeIsNotRemoved: that a node needs fencing outlives a clean stop that came late, and a new file (S6).
+func TestUncleanNodeIsNotRemoved(t *testing.T) {
+	l := newJoined(t)
+	l.start("db", "alpha", "a1")
+	l.must(maintain("alpha", "", true)) // so that nobody orders its fencing
+	l.must(Command{StopFailed: l.report("db")})
+	l.must(Command{Stopped: l.report("db")})
+	without := *testConfig
+	without.Nodes = without.Nodes[1:]
+	l.refuse(Command{Configure: &without}, ErrConflict)
+	l.must(join("alpha", "a2"))
+	l.must(Command{Configure: &without})
+}
+
+// TestDecodeIsWhole: a node that does not know all that a command says must not apply a part of it.
+func TestDecodeIsWhole(t *testing.T) {
+	for _, more := range []string{
+		`{"v":1,"promote":{"group":"db"}}`,
+		`{"v":1,"grant":{"group":"db","node":"alpha","boot":"a1","promoted":true}}`,
+		`{"v":1,"configure":{"cluster":"web","groups":[{"name":"db","clones":2}]}}`,
+		`{"v":2,"tick":{}}`,
+	} {
+		if c, err := Decode([]byte(more)); !errors.Is(err, ErrVersion) {
+			t.Errorf("%s: %+v, %v", more, c, err)
+		}
+	}
+	for _, broken := range []string{``, `{"v":1,"grant":5}`, `{"v":1} {}`} {
+		if c, err := Decode([]byte(broken)); err == nil || errors.Is(err, ErrVersion) {
+			t.Errorf("%s: %+v, %v", broken, c, err)
+		}
+	}
 }
 
 func TestNoGrantAgainstAWord(t *testing.T) {
