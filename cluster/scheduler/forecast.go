@@ -26,12 +26,26 @@ type Forecast struct {
 	Steps   []Step
 	// Nodes tells where each group of the steps, and the command's own, would then be; empty for nowhere.
 	Nodes map[string]string
-	// Waits says of those that would be nowhere, why.
+	// Waits says of those that would be nowhere, why; and of those that would be somewhere and are to stop, for what.
 	Waits map[string]string
 }
 
 // ErrImpossible: an operator's wish cannot be fulfilled at present; nothing was done.
 var ErrImpossible = errors.New("not possible now")
+
+// delays says of the groups that are to stop and cannot yet, for what each waits.
+func delays(s *state.State, v View) map[string]string {
+	b := look(s, v)
+	b.foretell()
+	b.stops()
+	all := map[string]string{}
+	for name := range b.ending {
+		if why := b.delay(name); why != "" {
+			all[name] = why
+		}
+	}
+	return all
+}
 
 // Foresee plays a command, and what the scheduler makes of it, to the end, as if every node did at once what it
 // is told and nothing failed meanwhile. An error of the state is returned as it is; a move that would not come about is
@@ -54,12 +68,29 @@ func Foresee(s *state.State, v View, cmd state.Command) (Forecast, error) {
 		}
 	}
 	b := look(p.s, p.v)
-	for group := range p.f.Nodes {
-		if g := p.s.Groups[group]; g != nil && g.Grant != nil {
-			p.f.Nodes[group] = g.Grant.Node
-		} else if g != nil {
-			p.f.Waits[group] = b.waits(g)
+	late := delays(p.s, p.v)
+	if len(late) > 0 {
+		before := delays(s, v)
+		for group := range late {
+			if before[group] == "" { // the command is the cause
+				p.f.Nodes[group] = ""
+			}
 		}
+	}
+	for group := range p.f.Nodes {
+		switch g := p.s.Groups[group]; {
+		case g == nil:
+		case g.Grant == nil:
+			p.f.Waits[group] = b.waits(g)
+		default:
+			p.f.Nodes[group] = g.Grant.Node
+			if why := late[group]; why != "" {
+				p.f.Waits[group] = why
+			}
+		}
+	}
+	if r := cmd.Restart; r != nil && p.f.Nodes[r.Group] != "" && p.f.Waits[r.Group] != "" {
+		return p.f, fmt.Errorf("%s has to wait for what runs after it: %s: %w", r.Group, strings.Join(b.followers(r.Group), ", "), ErrImpossible)
 	}
 	return p.f, p.fulfilled(b, cmd.Move)
 }
@@ -180,6 +211,9 @@ func (b *board) hindrance(g *state.Group, m *member) string {
 	}
 	if why := b.s.GroupMaintained(g); why != "" {
 		return "has to wait: " + why
+	}
+	if first := b.followers(g.Name); g.Grant != nil && g.Grant.Node != m.Name && first != nil {
+		return "has to wait for what runs after it: " + strings.Join(first, ", ")
 	}
 	for _, name := range b.set(g.Name) {
 		other := b.s.Groups[name]

@@ -111,7 +111,9 @@ func (sc *scenario) foresee(word string, w []string) string {
 		fmt.Fprintf(&b, "%s %s on %s: %s\n", verb, s.Group, s.Node, s.Reason)
 	}
 	for _, g := range slices.Sorted(maps.Keys(f.Nodes)) {
-		if f.Nodes[g] != "" {
+		if f.Nodes[g] != "" && f.Waits[g] != "" {
+			fmt.Fprintf(&b, "then %s is on %s, and %s\n", g, f.Nodes[g], f.Waits[g])
+		} else if f.Nodes[g] != "" {
 			fmt.Fprintf(&b, "then %s is on %s\n", g, f.Nodes[g])
 		} else {
 			fmt.Fprintf(&b, "then %s waits: %s\n", g, f.Waits[g])

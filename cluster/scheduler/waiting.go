@@ -17,24 +17,30 @@ func Waiting(s *state.State, v View) map[string]string {
 	b.grants()
 	why := map[string]string{}
 	for _, name := range b.names {
-		switch g := s.Groups[name]; {
-		case b.where[name] == "":
+		if g := s.Groups[name]; b.where[name] == "" {
 			why[name] = b.waits(g)
-		case b.ending[name] != "":
-			if wait := b.delay(name); wait != "" {
-				why[name] = wait
-			}
+		} else if wait := b.delay(name); wait != "" {
+			why[name] = wait
 		}
 	}
 	return why
 }
 
-// delay says for what a group that is to stop has to wait; empty if it stops.
+// delay says for what a held group has to wait before it is stopped; empty if it is not to stop, or stops.
 func (b *board) delay(name string) string {
-	if b.s.Groups[name].Grant.Phase == state.Stopping {
+	if b.ending[name] == "" || b.s.Groups[name].Grant.Phase == state.Stopping {
 		return ""
 	}
-	var first []string
+	first := b.followers(name)
+	if first == nil {
+		return ""
+	}
+	return fmt.Sprintf("is to stop (%s), and waits for what runs after it: %s", b.ending[name], strings.Join(first, ", "))
+}
+
+// followers tells which groups are still held that run after a group, and which of them are left alone.
+func (b *board) followers(name string) []string {
+	var all []string
 	for _, later := range b.later[name] {
 		if !b.held(later) {
 			continue
@@ -42,12 +48,9 @@ func (b *board) delay(name string) string {
 		if why := b.s.GroupMaintained(b.s.Groups[later]); why != "" {
 			later = fmt.Sprintf("%s (%s)", later, why)
 		}
-		first = append(first, later)
+		all = append(all, later)
 	}
-	if first == nil {
-		return ""
-	}
-	return fmt.Sprintf("is to stop (%s), and waits for what runs after it: %s", b.ending[name], strings.Join(first, ", "))
+	return all
 }
 
 // mostReasons is how many nodes' reasons are told one by one.
@@ -67,16 +70,24 @@ func (b *board) waits(g *state.Group) string {
 // obstacles tells what keeps the members, but for one, from taking a group.
 func (b *board) obstacles(g *state.Group, but string) string {
 	var why []string
-	more := 0
+	more, before := 0, ""
 	for _, m := range b.members {
 		switch {
 		case m.Name == but:
 		case len(why) == mostReasons:
 			more++
 		default:
-			if o := b.obstacle(g, m); o != fits {
-				why = append(why, m.Name+" "+b.words(g, m, o))
+			o := b.obstacle(g, m)
+			if o == fits {
+				continue
 			}
+			words := b.words(g, m, o)
+			if words == before { // what is long enough once
+				words = "too"
+			} else {
+				before = words
+			}
+			why = append(why, m.Name+" "+words)
 		}
 	}
 	if more > 0 {
