@@ -150,7 +150,7 @@ type ChangeStep struct {
 type ChangedGroup struct {
 	Group string `json:"group"`
 	Node  string `json:"node,omitempty"`  // empty for nowhere
-	Waits string `json:"waits,omitempty"` // why nowhere
+	Waits string `json:"waits,omitempty"` // why nowhere; with a node, what its stop waits for
 	// Token is that of the newest grant before the change: a start that is still to come has a higher one.
 	Token uint64 `json:"token,omitempty"`
 }

@@ -176,12 +176,15 @@ func addAccounts(st *api.GroupStatus, said map[string]testimony, nodes []string)
 	}
 }
 
-// readyProblems says where groups would not start if they had to.
-func readyProblems(groups []api.GroupStatus, warn func(text, cure string)) {
+// readyProblems says where groups would not start if they had to. Where one has failed, that is told already.
+func readyProblems(s *state.State, groups []api.GroupStatus, warn func(text, cure string)) {
 	for _, g := range groups {
 		var whys []string
 		where := map[string][]string{}
 		for _, n := range g.NotReady {
+			if f, failed := s.Groups[g.Name].Failures[n.Node]; failed && counts(f) {
+				continue
+			}
 			if where[n.Reason] == nil {
 				whys = append(whys, n.Reason)
 			}

@@ -46,11 +46,12 @@ func TestAccountsAreOfTheGrant(t *testing.T) {
 // Where a group would not start is a warning, told once for the nodes that say the same, and never of its holder.
 func TestNotReadyIsShown(t *testing.T) {
 	says := func(why string) testimony { return testimony{account: account{NotReady: map[string]string{"db": why}}} }
-	said := map[string]testimony{"alpha": says("data: old"), "beta": says("data: no disk"), "gamma": says("data: no disk"), "delta": says("ip: link down")}
+	said := map[string]testimony{"alpha": says("data: old"), "beta": says("data: no disk"), "gamma": says("data: no disk"), "delta": says("ip: link down"), "epsilon": says("data: no disk")}
 	st := api.GroupStatus{Name: "db", Node: "alpha"}
-	addAccounts(&st, said, []string{"alpha", "beta", "gamma", "delta"})
+	addAccounts(&st, said, []string{"alpha", "beta", "gamma", "delta", "epsilon"})
 	var warnings []string
-	readyProblems([]api.GroupStatus{st}, func(text, cure string) { warnings = append(warnings, text) })
+	s := &state.State{Groups: map[string]*state.Group{"db": {Failures: map[string]state.Failure{"epsilon": {Error: "no disk", Count: 1}}}}}
+	readyProblems(s, []api.GroupStatus{st}, func(text, cure string) { warnings = append(warnings, text) })
 	want := []string{"group db would not start on beta, gamma: data: no disk", "group db would not start on delta: ip: link down"}
 	if fmt.Sprint(warnings) != fmt.Sprint(want) {
 		t.Errorf("%q, want %q", warnings, want)

@@ -200,7 +200,7 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 	maintenanceProblems(s, st, alarm)
 	groupProblems(s, st, alarm, warn, notice)
 	delayProblems(s, st.Groups, warn)
-	readyProblems(st.Groups, warn)
+	readyProblems(s, st.Groups, warn)
 	for _, node := range st.Nodes {
 		if node.State == api.NodeDead || node.State == api.NodeUnknown {
 			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "bring it back: at its console, or hamgr fence reboot "+node.Name)

@@ -104,6 +104,8 @@ func writeChange(w io.Writer, req api.ChangeRequest, r api.ChangeResult) {
 		switch {
 		case g.Node == "":
 			line("%s then runs nowhere: %s", g.Group, or(g.Waits, "it is on its way"))
+		case g.Waits != "":
+			line("%s stays on %s for now: it %s", g.Group, g.Node, g.Waits)
 		case !stepped:
 			line("%s stays on %s", g.Group, g.Node)
 		}

@@ -68,13 +68,18 @@ func TestReached(t *testing.T) {
 		"still starting":           {start, "beta", waitedGroup{State: api.GroupStarting, Node: "beta", Token: 18}, false},
 		"elsewhere":                {start, "beta", waitedGroup{State: api.GroupRunning, Node: "alpha", Token: 18}, false},
 		"unproven":                 {start, "beta", waitedGroup{State: api.GroupBlocked, Node: "beta", Token: 18}, false},
+		"its stop waits":           {nil, "beta", waitedGroup{State: api.GroupRunning, Node: "beta", Token: 17}, false},
 		"stays":                    {nil, "beta", waitedGroup{State: api.GroupRunning, Node: "beta", Token: 17}, true},
 		"nowhere":                  {nil, "", waitedGroup{State: api.GroupStopped}, true},
 		"nowhere, but still there": {nil, "", waitedGroup{State: api.GroupStopping, Node: "beta", Token: 17}, false},
 	} {
 		w := waiter{result: api.ChangeResult{Steps: c.steps}}
 		c.now.Group = "db"
-		if got := w.reached(api.ChangedGroup{Group: "db", Node: c.node, Token: 17}, c.now); got != c.want {
+		waits := ""
+		if name == "its stop waits" {
+			waits = "is to stop, and waits for web"
+		}
+		if got := w.reached(api.ChangedGroup{Group: "db", Node: c.node, Token: 17, Waits: waits}, c.now); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

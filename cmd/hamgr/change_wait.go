@@ -118,6 +118,8 @@ func (w *waiter) reached(want api.ChangedGroup, now waitedGroup) bool {
 	switch {
 	case want.Node == "":
 		return now.Node == ""
+	case want.Waits != "": // what was asked for is still to come
+		return now.Node != want.Node
 	case started && now.Token <= want.Token:
 		return false
 	}

@@ -68,7 +68,10 @@ func writeGroup(w io.Writer, out groupOutput, zone *time.Location) {
 	if g.ResourcesNote != "" {
 		fmt.Fprintln(w, printable("  "+g.ResourcesNote))
 	}
-	for _, n := range g.NotReady {
+	for i, n := range g.NotReady {
+		if i > 0 && n.Reason == g.NotReady[i-1].Reason {
+			n.Reason = "the same"
+		}
 		fmt.Fprintln(w, printable(fmt.Sprintf("  WOULD NOT START on %s: %s", n.Node, n.Reason)))
 	}
 	fmt.Fprintln(w)

@@ -156,7 +156,7 @@ func writeGroups(w io.Writer, groups []api.GroupStatus, zone *time.Location) {
 	}
 	t := table{{"GROUP", "STATE", "NODE", "TOKEN", "SINCE", "NOTE"}}
 	for _, g := range groups {
-		t.row(g.Name, g.State, g.Node, number(g.Token), at(g.Since, zone), groupNote(g))
+		t.row(g.Name, g.State, g.Node, number(g.Token), at(g.Since, zone), brief(groupNote(g)))
 		// Where all is well the resources would only fill the screen.
 		if g.State == api.GroupRunning && !slices.ContainsFunc(g.Resources, notActive) {
 			continue
