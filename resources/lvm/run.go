@@ -140,14 +140,16 @@ func (v *volumeGroup) run(ctx context.Context, held *os.File, program string, ar
 		return nil, fmt.Errorf("look at %s: %w", program, err)
 	}
 	why := leader.Wait(ctx)
-	if why != nil && !end(leader) {
-		go cmd.Wait()
-		return nil, fmt.Errorf("%s: %w: %w", title(program, args), errHangs, why)
+	if why != nil {
+		gone := end(leader)
+		go cmd.Wait() // for what it has started, too, if that keeps the pipes
+		if !gone {
+			return nil, fmt.Errorf("%s: %w: %w", title(program, args), errHangs, why)
+		}
+		return nil, fmt.Errorf("%s was ended: %w", title(program, args), why)
 	}
 	err = cmd.Wait()
 	switch {
-	case why != nil:
-		return nil, fmt.Errorf("%s was ended: %w", title(program, args), why)
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return stdout.buf, nil
 	}

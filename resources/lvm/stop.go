@@ -13,6 +13,8 @@ const (
 	// releaseTime is how long a volume may stay open after the resources above it were stopped: udev looks at what was unmounted.
 	releaseTime  = 2 * time.Second
 	releasePause = 100 * time.Millisecond
+	// lastLook is how long after its context has ended a stop looks for who uses what is left.
+	lastLook = 10 * time.Millisecond
 )
 
 // Stop implements resources.Resource. It is done when no mapped device of the group is left, whatever LVM says.
@@ -43,10 +45,12 @@ func (v *volumeGroup) stop(ctx context.Context) error {
 			return v.forget()
 		}
 		if failed != nil && (time.Now().After(end) || ctx.Err() != nil) {
-			return errors.Join(v.left(ds), failed, ctx.Err())
+			return errors.Join(v.left(ctx, ds), failed, ctx.Err())
 		}
 		if failed != nil {
-			sleep(ctx, releasePause)
+			if sleep(ctx, releasePause); ctx.Err() != nil {
+				continue
+			}
 		}
 		failed = v.deactivate(ctx, held, rec.UUID)
 	}
@@ -88,8 +92,26 @@ func (v *volumeGroup) unmap(ctx context.Context, held *os.File, d device) error 
 	return err
 }
 
-// left says which devices are left, and who uses them.
-func (v *volumeGroup) left(ds []device) error {
+// left says which devices are left, and who uses them, if that can be told in time: a host may have many processes.
+func (v *volumeGroup) left(ctx context.Context, ds []device) error {
+	told := make(chan error, 1)
+	go func() { told <- v.used(ds) }()
+	select {
+	case err := <-told:
+		return err
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(lastLook)
+	defer t.Stop()
+	select {
+	case err := <-told:
+		return err
+	case <-t.C:
+		return fmt.Errorf("%s is still active; there was no time to look who uses it", ds[0].name)
+	}
+}
+
+func (v *volumeGroup) used(ds []device) error {
 	var errs []error
 	for i, d := range ds {
 		if i == mostNamed {

@@ -18,8 +18,8 @@ var contextChecks = []check{
 const (
 	// limit is how long the calls of these checks are given.
 	limit = 40 * time.Millisecond
-	// slack is what a call may take beyond the end of its context: 50 ms, on a machine that is six times slower.
-	slack = 300 * time.Millisecond
+	// slack is what a call may take beyond the end of its context: 50 ms, and as much again for a busy machine.
+	slack = 100 * time.Millisecond
 	// tries is how often a call may be late before it is held against the resource.
 	tries = 5
 )
