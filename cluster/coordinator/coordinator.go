@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -218,19 +219,49 @@ func (c *Coordinator) step(ctx context.Context) error {
 		s := c.cfg.State()
 		c.endClosedShots(s)
 		c.tellTalks(s)
-		committed := false
-		for _, a := range scheduler.Plan(s, c.view()) {
-			done, err := c.do(ctx, a)
-			if err != nil {
-				return err
-			}
-			committed = committed || done
-		}
-		if !committed {
-			return nil
+		committed, err := c.carryOut(ctx, scheduler.Plan(s, c.view()))
+		if err != nil || !committed {
+			return err
 		}
 	}
 	return errors.New("the plan does not come to an end")
+}
+
+// carryOut does what is planned, in its order; grants and stops that follow each other together.
+func (c *Coordinator) carryOut(ctx context.Context, plan []scheduler.Action) (committed bool, err error) {
+	for len(plan) > 0 {
+		n := together(plan)
+		done, errs := make([]bool, n), make([]error, n)
+		var all sync.WaitGroup
+		for i, a := range plan[:n] {
+			all.Go(func() { done[i], errs[i] = c.do(ctx, a) })
+		}
+		all.Wait()
+		for i, err := range errs {
+			committed = committed || done[i]
+			if err != nil {
+				return committed, err
+			}
+		}
+		plan = plan[n:]
+	}
+	return committed, nil
+}
+
+// mostTogether is how many commands are proposed at once: the log writes and sends as one what comes together, and a node
+// may have held hundreds of groups.
+const mostTogether = 64
+
+// together is how many actions, from the first one on, may be committed in any order: grants and stops, each of which
+// the state judges by itself.
+func together(plan []scheduler.Action) int {
+	n := slices.IndexFunc(plan, func(a scheduler.Action) bool {
+		return a.Commit == nil || a.Commit.Grant == nil && a.Commit.Stop == nil
+	})
+	if n < 0 {
+		n = len(plan)
+	}
+	return min(max(n, 1), mostTogether)
 }
 
 // do carries out one action and reports whether it changed the state.

@@ -89,8 +89,10 @@ func TestReplicaRestores(t *testing.T) {
 	if s := other.State(); s.Cluster != "web" || s.Applied != 7 || s.Nodes["alpha"] == nil {
 		t.Errorf("restored %+v", s)
 	}
-	if err := other.Restore([]byte("[")); err == nil || other.State().Cluster != "web" {
-		t.Error("a damaged snapshot replaced the state")
+	for _, bad := range []string{"[", `{"cluster":"x"}{}`, `{"cluster":"x","promoted":{}}`} {
+		if err := other.Restore([]byte(bad)); err == nil || other.State().Cluster != "web" {
+			t.Errorf("%s replaced the state", bad)
+		}
 	}
 	if r.Apply(9, []byte(`{"v":99}`)); !errors.Is(fatal, state.ErrVersion) {
 		t.Errorf("a command of a newer format was passed over: %v", fatal)

@@ -1,9 +1,11 @@
 package node
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"sync/atomic"
 
 	"github.com/hamgr/hamgr/cluster/state"
@@ -74,11 +76,16 @@ func (r *replica) Snapshot() ([]byte, error) {
 	return json.Marshal(r.current.Load())
 }
 
-// Restore replaces the state by a snapshot.
+// Restore replaces the state by a snapshot. One that says more than this daemon knows is not taken in part.
 func (r *replica) Restore(b []byte) error {
 	s := &state.State{}
-	if err := json.Unmarshal(b, s); err != nil {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	if err := d.Decode(s); err != nil {
 		return fmt.Errorf("restore state: %w", err)
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return errors.New("restore state: more than one state")
 	}
 	r.current.Store(s)
 	r.tell()

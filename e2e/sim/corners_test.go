@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -155,7 +156,7 @@ func TestFileOfTheNextCoordinator(t *testing.T) {
 		c.RestartDaemon("gamma", 100*time.Millisecond)
 		c.Groups = all
 		time.Sleep(5 * time.Second)
-		for range 5 {
+		for range 40 { // who follows is for the others' logs and their luck to decide
 			if c.Coordinator() == "gamma" {
 				break
 			}
@@ -237,4 +238,54 @@ func TestNewFileEverywhere(t *testing.T) {
 			return c.State().Groups["web"] == nil && len(c.Storage.Active()) == 2
 		})
 	})
+}
+
+// TestRestartedDaemonIsAlone: the daemon restarts on a node that hears nobody, and cannot be shot. It lets go of what the
+// one before it started, as that would have (S5); but not in maintenance, which it knows of from that one.
+func TestRestartedDaemonIsAlone(t *testing.T) {
+	holds := func(c *Cluster, host string) bool {
+		return slices.ContainsFunc(c.Storage.Active(), func(h storage.Holding) bool { return h.Host == host })
+	}
+	pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+		before := token(c)
+		c.BMC[owner].Behave(bmc.Behavior{Command: "ignore"})
+		c.Cut(owner)
+		c.RestartDaemon(owner, time.Second)
+		time.Sleep(10 * c.Detection)
+		if holds(c, owner) {
+			t.Errorf("%s hears nobody and holds on: %v\n%s", owner, c.Storage.Active(), c.Report())
+		}
+		c.BMC[owner].Behave(bmc.Behavior{})
+		c.Heal(owner)
+		c.WaitFor(time.Minute, "db runs again", func() bool { return c.Runs("db") && token(c) > before })
+	})
+	for name, scope := range scopes("beta") {
+		t.Run("in maintenance of the "+name, func(t *testing.T) {
+			pick(t, Options{}, false, func(t *testing.T, c *Cluster, owner string) {
+				before := token(c)
+				maintenance(t, c, scope, true)
+				c.Cut(owner)
+				c.RestartDaemon(owner, time.Second)
+				time.Sleep(10 * c.Detection)
+				if !holds(c, owner) {
+					t.Errorf("stopped in maintenance: %s", c.Report())
+				}
+				c.Heal(owner)
+				time.Sleep(10 * c.Detection)
+				maintenance(t, c, scope, false)
+				time.Sleep(10 * c.Detection)
+				if token(c) != before || !c.Runs("db") {
+					t.Errorf("token %d after %d: %s", token(c), before, c.Report())
+				}
+				// What is recorded is the present: the next daemon that is alone lets go.
+				c.BMC[owner].Behave(bmc.Behavior{Command: "ignore"})
+				c.Cut(owner)
+				c.RestartDaemon(owner, time.Second)
+				time.Sleep(10 * c.Detection)
+				if holds(c, owner) {
+					t.Errorf("%s holds on: %v", owner, c.Storage.Active())
+				}
+			})
+		})
+	}
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/resources"
+	storage "github.com/hamgr/hamgr/resources/fake"
 )
 
 // TestFailbackInItsWindow: the preferred node is back, and gets its group back when people sleep.
@@ -167,6 +169,41 @@ func TestDaemonRestartInMaintenance(t *testing.T) {
 				c.WaitFor(5*time.Second, "db runs again", func() bool { return c.Runs("db") })
 				if token(c) != before {
 					t.Errorf("token %d after %d", token(c), before)
+				}
+				quiet(t, c)
+			})
+		})
+	}
+}
+
+// TestMovedByHandInMaintenance: an operator stops a group and starts it on another node by hand. The end of the
+// maintenance must not start a second copy where it was, whatever the holder may do about a failure elsewise.
+func TestMovedByHandInMaintenance(t *testing.T) {
+	for name, scope := range scopes("beta") {
+		t.Run(name, func(t *testing.T) {
+			pick(t, Options{Keys: map[string]string{"db": "restarts = 5"}}, false, func(t *testing.T, c *Cluster, owner string) {
+				maintenance(t, c, scope, true)
+				c.Storage.Kill(owner, "db", "app")
+				c.Storage.Kill(owner, "db", "data")
+				// The storage takes no lower token than the highest that it saw: a copy that the cluster starts is refused there.
+				stray, err := storage.Kind(c.Storage, "gamma").Options().New(resources.Env{Group: "db", Resource: "data", Node: "gamma", Boot: "gamma-boot1", Token: token(c) + 100})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := stray.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				c.WaitFor(20*time.Second, "what runs on gamma is noticed", func() bool { return c.State().Groups["db"].Found["gamma"] != "" })
+				before := len(c.Storage.Events())
+				maintenance(t, c, scope, false)
+				time.Sleep(time.Minute)
+				for _, e := range c.Storage.Events()[before:] {
+					if e.Host != "gamma" && (e.What == "starting" || e.What == "refused") {
+						t.Errorf("%s while it is active on gamma: %s", e.What, e.Holding)
+					}
+				}
+				if g := c.State().Groups["db"]; g.Grant != nil || g.Found["gamma"] == "" {
+					t.Errorf("%+v", g)
 				}
 				quiet(t, c)
 			})
