@@ -30,6 +30,7 @@ const noUdev = "activation/udev_sync=0 activation/udev_rules=0 activation/verify
 // as makes this process, and LVM below it, the host with that system ID.
 func as(t *testing.T, id string, more ...string) {
 	t.Helper()
+	must(t, os.MkdirAll("/run/lvm", 0o755))
 	dir := "/run/lvm-" + id
 	write(t, dir+"/lvm.conf", `global { system_id_source = "lvmlocal" }
 devices { filter = [ "a|^/dev/ubd|", "r|.*|" ] }

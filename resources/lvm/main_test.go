@@ -13,13 +13,12 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/guest"
 )
 
-// TestMain is the first process of a kernel of its own, too: see kernel_test.go.
+// TestMain is the first process of a kernel of its own, too.
 func TestMain(m *testing.M) {
-	if os.Getpid() == 1 {
-		firstProcess(m)
-	}
+	guest.First(m, "dm-mod", "dm-bufio", "dm-snapshot")
 	goleak.VerifyTestMain(m)
 }
 
