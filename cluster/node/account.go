@@ -165,7 +165,7 @@ func addAccounts(st *api.GroupStatus, said map[string]testimony, nodes []string)
 	case holder.silent != "":
 		st.ResourcesNote = fmt.Sprintf("%s %s: how its resources are is not known", st.Node, holder.silent)
 	case !ok || run.Token < st.Token:
-		st.ResourcesNote = fmt.Sprintf("%s does not run it under token %d yet", st.Node, st.Token)
+		st.ResourcesNote = fmt.Sprintf("%s does not drive it under token %d: it has not begun, or has let go", st.Node, st.Token)
 	case run.Token > st.Token:
 		st.ResourcesNote = fmt.Sprintf("%s runs it under token %d already: what is shown is old", st.Node, run.Token)
 	case run.Omitted:

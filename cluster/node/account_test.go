@@ -1,6 +1,7 @@
 package node
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -26,9 +27,9 @@ func TestAccountsAreOfTheGrant(t *testing.T) {
 	}{
 		"told":            {runs(running{Token: 7, Resources: active, Restarts: &api.GroupRestarts{Done: 2, Of: 3}}), ""},
 		"silent":          {testimony{silent: "did not answer within 750ms"}, "beta did not answer within 750ms: how its resources are is not known"},
-		"old grant there": {runs(running{Token: 6, Resources: active}), "beta does not run it under token 7 yet"},
+		"old grant there": {runs(running{Token: 6, Resources: active}), "beta does not drive it under token 7"},
 		"old state here":  {runs(running{Token: 8, Resources: active}), "is old"},
-		"not begun":       {testimony{}, "beta does not run it under token 7 yet"},
+		"not begun":       {testimony{}, "beta does not drive it under token 7"},
 		"too much":        {runs(running{Token: 7, Omitted: true}), "too many"},
 	} {
 		st := api.GroupStatus{Name: "db", Node: "beta", Token: 7}
@@ -149,5 +150,43 @@ func FuzzAccount(f *testing.F) {
 		if st.ResourcesNote == "" && a.Runs["db"].Token != 7 {
 			t.Errorf("shown: %+v", st)
 		}
+	})
+}
+
+// Whatever was found before: a group that has started here would start here.
+func TestStartEndsNotReady(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, config.OnFailMove, &script{})
+		s.n.ready.reasons = map[string]string{"db": "part0: no such disk"}
+		s.begin(t, state.Granted)
+		synctest.Wait()
+		if why := s.n.notReady(); len(why) != 0 {
+			t.Errorf("%v", why)
+		}
+		s.cancel()
+	})
+}
+
+// While something is known against a group, it is looked at often: the warning does not outlive its cause for long.
+func TestMendedIsSeenSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &script{checked: fmt.Errorf("%w: no such disk", resources.ErrNode)}
+		s := newStage(t, config.OnFailMove, x)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { s.n.ready.run(ctx); close(ended) }()
+		synctest.Wait()
+		if len(s.n.notReady()) != 1 {
+			t.Error("nothing is known against it")
+		}
+		x.mu.Lock()
+		x.checked = nil
+		x.mu.Unlock()
+		time.Sleep(30 * time.Second)
+		if why := s.n.notReady(); len(why) != 0 {
+			t.Errorf("%v", why)
+		}
+		cancel()
+		<-ended
 	})
 }

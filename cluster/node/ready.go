@@ -24,6 +24,7 @@ type readiness struct {
 
 const (
 	readyInterval = 5 * time.Minute
+	readyAgain    = 20 * time.Second // where something is known against a group: somebody may be mending it
 	readyLimit    = 10 * time.Second // for one resource
 )
 
@@ -36,10 +37,21 @@ func (n *Node) notReady() map[string]string {
 	return maps.Clone(n.ready.reasons)
 }
 
+// forget is told of groups that did start here.
+func (rd *readiness) forget(group string) {
+	rd.mu.Lock()
+	defer rd.mu.Unlock()
+	delete(rd.reasons, group)
+}
+
 func (rd *readiness) run(ctx context.Context) {
 	for {
 		rd.look(ctx)
-		if !sleep(ctx, readyInterval) {
+		pause := readyInterval
+		if len(rd.n.notReady()) > 0 {
+			pause = readyAgain
+		}
+		if !sleep(ctx, pause) {
 			return
 		}
 	}

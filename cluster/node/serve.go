@@ -26,6 +26,7 @@ func (r *runner) serve(ctx context.Context) error {
 		if err := r.startFrom(ctx, 0); err != nil {
 			return err
 		}
+		r.n.ready.forget(r.group.Name)
 		r.out.send(state.Command{Started: r.report(nil)})
 	}
 	look := r.adopted
