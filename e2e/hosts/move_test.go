@@ -97,14 +97,13 @@ func (l *lab) measureMove(t *testing.T, name, address string) time.Duration {
 	defer p.end()
 	l.neighbourIs(t, address, from)
 	began := monotonic()
-	from.must(t, "hamgr node standby "+from.name)
+	from.must(t, "hamgr group move --away --wait "+name)
 	after := l.moved(t, l.other(from.name), name, from.name)
 	lost, found := p.gap(t, began)
 	if after.Token <= before.Token {
 		t.Errorf("%s had token %d and now has %d", name, before.Token, after.Token)
 	}
 	l.neighbourIs(t, address, l.host(after.Node))
-	from.must(t, "hamgr node online "+from.name)
 	l.settled(t, "after the move", allNodes(l)...)
 	t.Logf("%s from %s to %s: no answer for %v; milliseconds since the last one:%s", name, from.name, after.Node, found-lost, tell(l.steps(name, began), lost, found))
 	return found - lost
