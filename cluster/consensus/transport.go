@@ -87,9 +87,7 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 		return errMuted
 	}
 	if isHeartbeat(req) {
-		err := t.NetworkTransport.AppendEntries(id, to, req, resp)
-		t.heartbeat(to, err)
-		return err
+		return t.beat(id, to, req, resp)
 	}
 	for {
 		if err := t.hold(id, to, req.Term); err != nil {
@@ -100,6 +98,29 @@ func (t *transport) AppendEntries(id raft.ServerID, to raft.ServerAddress, req *
 			return err
 		}
 		t.heartbeat(to, err) // wait for the next heartbeat before the next attempt
+	}
+}
+
+// beat sends a heartbeat until it is answered, or nobody wants it any more. raft itself would let up to half its heartbeat
+// timeout pass after one that failed, and for that long a follower that is back would hear of nobody.
+func (t *transport) beat(id raft.ServerID, to raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
+	for {
+		next := time.NewTimer(t.pause)
+		err := t.NetworkTransport.AppendEntries(id, to, req, resp)
+		t.heartbeat(to, err)
+		if err == nil {
+			next.Stop()
+			return nil
+		}
+		select {
+		case <-next.C:
+		case <-t.done:
+			next.Stop()
+			return raft.ErrTransportShutdown
+		}
+		if !t.wanted(id, req.Term) {
+			return err
+		}
 	}
 }
 
