@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ func (r *reader) doubt(d *draft) {
 	r.doubtVoters(d)
 	r.doubtLinks(d)
 	r.doubtFencing(d)
+	r.doubtFailback(d)
 	if d.Cluster.DetectionTime < time.Second {
 		r.warn(d.cluster, d.cluster.at("detection_time"), "detection_time",
 			fmt.Sprintf("a healthy node that pauses for %v gets fenced; loaded hosts and virtual machines do pause that long", d.Cluster.DetectionTime),
@@ -50,6 +52,26 @@ func (r *reader) doubtLinks(d *draft) {
 			t := d.nodes[i]
 			r.warn(t, t.at("addresses"), "addresses", fmt.Sprintf("has %d, where other members have %d: a cut of these links gets the node fenced", len(n.Addresses), most),
 				"add the node's address on the other links")
+		}
+	}
+}
+
+// doubtFailback looks for groups whose way back, at any time of the day, interrupts others too.
+func (r *reader) doubtFailback(d *draft) {
+	for i, g := range d.Groups {
+		if g.Failback != "always" || len(g.Prefer) == 0 {
+			continue
+		}
+		var others []string
+		for _, o := range d.Groups {
+			if slices.Contains(o.After, g.Name) || slices.Contains(o.With, g.Name) {
+				others = append(others, o.Name)
+			}
+		}
+		if len(others) > 0 {
+			t := d.groups[i]
+			r.warn(t, t.at("failback"), "failback", fmt.Sprintf("each time a preferred node comes back, %s stops and starts again, and with it what depends on it: %s", g.Name, strings.Join(others, ", ")),
+				`write a part of the day in which that may be, such as "22:00-05:30", or "never"`)
 		}
 	}
 }

@@ -36,6 +36,27 @@ func (r *reader) checkGroups(d *draft) {
 	}
 	r.checkCircles(d)
 	r.checkSets(d)
+	r.checkWeights(d)
+}
+
+// checkWeights finds groups for which no node has the capacity.
+func (r *reader) checkWeights(d *draft) {
+	for i, g := range d.Groups {
+		t := d.groups[i]
+		most, bounded := 0, false
+		for j, n := range d.Nodes {
+			switch {
+			case n.Role != Member || len(g.Allow) > 0 && !slices.Contains(g.Allow, n.Name):
+			case n.Capacity == 0 || d.nodes[j].settled["capacity"]:
+				bounded, most = true, max(most, g.Weight) // no bound, or one that is in doubt
+			default:
+				bounded, most = true, max(most, n.Capacity)
+			}
+		}
+		if bounded && g.Weight > most && !t.settled["weight"] && !t.settled["allow"] {
+			r.problem(t, "weight", fmt.Sprintf("%d is more than any member that may run the group has capacity for (%d at most), so it never runs", g.Weight, most), "write less, or give a member more capacity")
+		}
+	}
 }
 
 // checkMembers checks a list of members.

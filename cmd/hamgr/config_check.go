@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -25,6 +26,18 @@ type checkOutput struct {
 	Timings   []timing         `json:"timings,omitempty"`
 	Failovers []failover       `json:"failovers,omitempty"`
 	Fencing   []share          `json:"fencing,omitempty"`
+	Placement []placed         `json:"placement,omitempty"`
+}
+
+// placed is where a group comes to run by its rules alone, and where it goes when that node is lost.
+type placed struct {
+	Group     string   `json:"group"`
+	Turn      int      `json:"turn"` // it starts after all groups of an earlier one; 0: it runs nowhere
+	Node      string   `json:"node,omitempty"`
+	Waits     string   `json:"waits,omitempty"` // why nowhere
+	With      []string `json:"with,omitempty"`
+	Then      string   `json:"then,omitempty"`       // if its node is lost
+	ThenWaits string   `json:"then_waits,omitempty"` // why nowhere then
 }
 
 // timing is one time that follows from detection_time.
@@ -92,6 +105,9 @@ func (c *cli) check(path string) error {
 		out.Cluster, out.Nodes, out.Groups = cfg.Cluster.Name, len(cfg.Nodes), len(cfg.Groups)
 		out.Timings, out.Failovers = timings(cfg)
 		out.Fencing = shares(cfg)
+		var doubts []config.Problem
+		out.Placement, doubts = placement(cfg)
+		out.Warnings = append(out.Warnings, doubts...)
 	}
 	if c.json {
 		if err := c.printJSON(out); err != nil {
@@ -125,6 +141,7 @@ func writeCheck(w io.Writer, out checkOutput) {
 		fmt.Fprintln(w)
 		t.write(w, "")
 	}
+	writePlacement(w, out.Placement)
 	writeShares(w, out.Fencing)
 	if len(out.Failovers) > 0 {
 		t := table{{"WORST FAILOVER OF", "DETECT", "FENCE", "START", "TOTAL"}}
@@ -134,6 +151,25 @@ func writeCheck(w io.Writer, out checkOutput) {
 		fmt.Fprintln(w)
 		t.write(w, "")
 	}
+}
+
+// writePlacement lists the groups in the order of their start.
+func writePlacement(w io.Writer, all []placed) {
+	if len(all) == 0 {
+		return
+	}
+	t := table{{"GROUP", "STARTS", "ON", "WITH", "IF THAT IS LOST"}}
+	for _, p := range all {
+		turn, node, then := strconv.Itoa(p.Turn)+".", p.Node, p.Then
+		if p.Node == "" {
+			turn, node = "never", "nowhere"
+		} else if then == "" && p.ThenWaits != "" {
+			then = "nowhere"
+		}
+		t.row(p.Group, turn, node, strings.Join(p.With, ", "), then)
+	}
+	fmt.Fprintln(w)
+	t.write(w, "")
 }
 
 // writeShares names each node's whole budget once, and each level's.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -39,6 +40,27 @@ func timings(c *config.Config) (times []timing, failovers []failover) {
 	}
 	return times, failovers
 }
+
+// placement gives where the groups come to run, in the order of their start, and what is doubtful about that.
+func placement(c *config.Config) (all []placed, doubts []config.Problem) {
+	expected, stranded := node.Expect(c)
+	for _, e := range expected {
+		all = append(all, placed{e.Group, e.Turn, e.Node, e.Waits, e.With, e.Then, e.ThenWaits})
+		if e.Node == "" {
+			doubts = append(doubts, config.Problem{File: c.Path, Key: groupKey(e.Group), Msg: "does not run even with all members there: " + e.Waits})
+		}
+		if e.Astray != "" {
+			doubts = append(doubts, config.Problem{File: c.Path, Key: groupKey(e.Group), Msg: fmt.Sprintf("prefers %s, but comes to run on %s with all members there: by apart, with, weight or capacity", e.Astray, e.Node),
+				Cure: "give the groups that it shares these with a prefer that leaves it room"})
+		}
+	}
+	for _, s := range stranded {
+		doubts = append(doubts, config.Problem{File: c.Path, Key: groupKey(s.Group), Msg: fmt.Sprintf("does not run any more when %s is lost: %s", s.Lost, s.Why)})
+	}
+	return all, doubts
+}
+
+func groupKey(name string) string { return fmt.Sprintf("group %q", name) }
 
 // shares gives each fence device's part of the time budget.
 func shares(c *config.Config) (all []share) {
