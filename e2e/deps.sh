@@ -16,7 +16,10 @@ debugfs:e2fsprogs:the same, damaged
 swapon:mount:the same, used as swap
 lvm:lvm2:the lvm resource
 dmsetup:dmsetup:the same
-linux.uml:user-mode-linux:a kernel with device-mapper for the same
+linux.uml:user-mode-linux:kernels with device-mapper and NFS for both
+rpc.nfsd:nfs-kernel-server:an NFS server for the filesystem resource
+mount.nfs:nfs-common:the filesystem resource, by NFS
+rpcbind:rpcbind:the same
 ipmi_sim:openipmi:a BMC for the ipmi agent
 ipmitool:ipmitool:what fence_ipmilan runs, for the exec agent
 python3:python3-pyghmi:another BMC for the ipmi agent

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/guest"
 	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
@@ -38,6 +39,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(diskVariable) != "" {
 		serveDisk(os.Args[1], os.Args[2])
 	}
+	guest.First(m, guestModules...)
 	if os.Getenv(namespaceVariable) != "" {
 		if os.Getpid() == 1 { // workers of the fuzzer are in the namespace already
 			if err := ownNamespace(); err != nil {
@@ -88,6 +90,17 @@ func useMount(how, path string) {
 		}
 	case "root":
 		err = unix.Chroot(path)
+	case "write":
+		var fd int
+		if fd, err = unix.Open(path, unix.O_RDWR, 0); err == nil {
+			go func() {
+				for { // a little at a time
+					_, _ = unix.Pwrite(fd, []byte("data"), 0)
+					_ = unix.Fsync(fd)
+					time.Sleep(10 * time.Millisecond)
+				}
+			}()
+		}
 	}
 	fmt.Println("uses", err)
 	if how == "cwd stubborn" {

@@ -53,7 +53,11 @@ func (e Ending) End(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s did not end: %w", List(left), ctx.Err())
 		}
-		left, err = e.remaining(ctx, left)
+		known := left
+		left, err = e.remaining(ctx, known)
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("%s did not end: %w", List(known), err)
+		}
 		if err != nil {
 			return err
 		}
