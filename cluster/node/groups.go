@@ -84,9 +84,7 @@ func (gs *groups) reconcile(ctx context.Context) {
 			r.stop(why)
 		}
 	}
-	if lonely != "" {
-		gs.letGoUnheard(ctx, lonely)
-	}
+	gs.letGoRecalled(ctx, lonely)
 	// Only what was committed before this node asked is known to be the present.
 	if !gs.n.trust.now() || gs.banished != "" || lonely != "" {
 		return
@@ -142,11 +140,18 @@ func (gs *groups) lonely() string {
 	return fmt.Sprintf("no coordinator heard for %s", silent.Round(time.Millisecond))
 }
 
-// letGoUnheard stops what an earlier daemon of this boot started, where this one never heard a coordinator: it cannot know
-// whether the grants still stand, and the earlier one would have let go by now.
-func (gs *groups) letGoUnheard(ctx context.Context, why string) {
-	if _, known := gs.n.replicated.Coordinator(); known {
-		return // it is heard, and answers later
+// letGoRecalled stops what an earlier daemon of this boot started, where that one would have let go by now: this one heard
+// that its boot is over, or hears no coordinator at all.
+func (gs *groups) letGoRecalled(ctx context.Context, lonely string) {
+	why := gs.banished
+	if why == "" {
+		if lonely == "" {
+			return
+		}
+		if _, known := gs.n.replicated.Coordinator(); known {
+			return // it is heard, and answers later
+		}
+		why = lonely
 	}
 	started, err := gs.n.recalled()
 	if err != nil {
@@ -157,7 +162,7 @@ func (gs *groups) letGoUnheard(ctx context.Context, why string) {
 			continue
 		}
 		h, err := gs.n.recall(name)
-		if err != nil || h == nil || h.Maintained || h.Token <= gs.letGo[name] {
+		if err != nil || h == nil || h.Maintained && gs.banished == "" || h.Token <= gs.letGo[name] {
 			continue
 		}
 		gs.launch(ctx, name, state.Grant{Node: gs.n.Self, Boot: gs.n.Boot, Token: h.Token, Phase: state.Stopping, StopReason: why})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hamgr/hamgr/agents"
 	bmc "github.com/hamgr/hamgr/agents/fake"
+	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/state"
 	storage "github.com/hamgr/hamgr/resources/fake"
 )
@@ -285,6 +286,36 @@ func TestRestartedDaemonIsAlone(t *testing.T) {
 				if holds(c, owner) {
 					t.Errorf("%s holds on: %v", owner, c.Storage.Active())
 				}
+			})
+		})
+	}
+}
+
+// TestRestartedDaemonIsOutcast: an operator says wrongly that a node is down, and its daemon restarts meanwhile. What the
+// one before it started must end as soon as the new one hears that its boot is over, before anybody else starts it.
+func TestRestartedDaemonIsOutcast(t *testing.T) {
+	for _, inMaintenance := range []string{"the cluster", "the group too"} {
+		t.Run("in maintenance of "+inMaintenance, func(t *testing.T) {
+			pick(t, Options{Cluster: "on_quorum_loss = \"freeze\"\nstorm_window = \"0s\"\n"}, false, func(t *testing.T, c *Cluster, owner string) {
+				if inMaintenance != "the cluster" {
+					maintenance(t, c, api.ChangeRequest{Group: "db"}, true)
+				}
+				c.BMC[owner].Behave(bmc.Behavior{Command: "refuse"})
+				c.Cut(owner)
+				maintenance(t, c, api.ChangeRequest{}, true) // so that nobody starts it too early
+				word := api.FenceRequest{Node: owner, Action: api.ActionConfirm, By: "anna", Force: true}
+				if _, err := c.Operator(c.Coordinator()).Fence(t.Context(), word, func(api.FenceEvent) {}); err != nil {
+					t.Fatal(err)
+				}
+				c.RestartDaemon(owner, time.Second)
+				c.Heal(owner)
+				time.Sleep(3 * c.Detection)
+				if active := c.Storage.Active(); len(active) > 0 {
+					t.Fatalf("still active: %v\n%s", active, c.Report())
+				}
+				maintenance(t, c, api.ChangeRequest{Group: "db"}, false)
+				maintenance(t, c, api.ChangeRequest{}, false)
+				c.WaitFor(time.Minute, "db is taken over", func() bool { return c.Owner("db") != owner && c.Runs("db") })
 			})
 		})
 	}
