@@ -67,6 +67,10 @@ func TestOperatorsGroups(t *testing.T) {
 	if g := op.group(ctx); g.Node != at.Holder || g.Token != at.Token || g.Wish != "" {
 		t.Errorf("a dry run changed something: %+v", g)
 	}
+	// How a resource is, its holder tells every node's operator.
+	op.until(ctx, "told by its holder", func(g api.GroupStatus) bool {
+		return len(g.Resources) == 1 && g.Resources[0].State == "active" && g.Resources[0].Kind == "command" && g.ResourcesNote == ""
+	})
 
 	token := at.Token
 	done := func(node string, args ...string) {

@@ -30,7 +30,7 @@ func TestSamples(t *testing.T) {
 		"witness.toml":  {[]string{"alpha", "beta"}, 3, "the fence devices of alpha, beta share the power of their node"},
 	} {
 		cfg := parseSample(t, name, readSample(t, name))
-		if !slices.Equal(cfg.Members(), want.members) || len(cfg.Voters()) != want.voters || len(cfg.Groups) != 1 || len(cfg.Groups[0].Resources) != 2 {
+		if !slices.Equal(cfg.Members(), want.members) || len(cfg.Voters()) != want.voters || len(cfg.Groups) != 1 || len(cfg.Groups[0].Resources) != 3 {
 			t.Errorf("%s: %+v", name, cfg)
 		}
 		var warnings []string
