@@ -4,7 +4,7 @@
 GO          ?= go
 FUZZTIME    ?= 50000x
 FAILOVERS   ?= 20
-SCENARIOS   ?= freeze crash coordinator stale
+SCENARIOS   ?= freeze crash coordinator stale move
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export CGO_ENABLED = 0

@@ -215,6 +215,14 @@ func (c *Cluster) Strike(ctx context.Context, node string, sig syscall.Signal) (
 	return strike(ctx, c.machines[node], sig)
 }
 
+// Move is what an operator at one of the nodes does who moves the group.
+func (c *Cluster) Move(ctx context.Context, at, to string) error {
+	client := api.NewClient(api.DialUnix(c.socket(at)))
+	defer client.Close()
+	_, err := client.Change(ctx, api.ChangeRequest{Verb: api.ChangeMove, Group: groupName, Node: to, By: "the demo"})
+	return err
+}
+
 // PowerOn is what an operator does who presses the button.
 func (c *Cluster) PowerOn(ctx context.Context, node string) error { return c.machines[node].On(ctx) }
 

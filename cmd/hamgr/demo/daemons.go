@@ -93,7 +93,7 @@ func (c *Cluster) Fail(ctx context.Context, at Placement, sig syscall.Signal) (F
 	if err != nil {
 		return Failover{}, err
 	}
-	rec := newRecorder(at.Holder, at.Boot, Holder{Node: at.Holder, Token: at.Token}, fault, "")
+	rec := newRecorder(at.Holder, at.Boot, Holder{Node: at.Holder, Token: at.Token}, fault, Moment{})
 	err = c.Events.Each(ctx, func(e Event) bool {
 		rec.record(e)
 		return rec.seen[momentStarted]

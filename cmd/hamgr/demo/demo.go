@@ -112,12 +112,12 @@ func play(ctx context.Context, s Scenario, c *Cluster, at Placement, r *Report, 
 		}
 	}
 	fault := time.Now()
-	hit, err := c.Strike(ctx, at.Holder, s.signal)
+	hit, first, err := s.begin(ctx, c, at)
 	defer hit.release()
 	if err != nil {
 		return err
 	}
-	rec := newRecorder(at.Holder, at.Boot, r.Old, fault, at.Holder+": "+fmt.Sprintf(s.what, len(hit)))
+	rec := newRecorder(at.Holder, at.Boot, r.Old, fault, first)
 	defer func() { r.Timeline = rec.moments }()
 	say("\n%s", rec.moments[0])
 
@@ -141,7 +141,7 @@ func play(ctx context.Context, s Scenario, c *Cluster, at Placement, r *Report, 
 		if wakeErr != nil {
 			return true
 		}
-		return rec.seen[momentStarted] && rec.seen[momentReturned]
+		return rec.seen[momentStarted] && (s.moves || rec.seen[momentReturned])
 	})
 	switch {
 	case wakeErr != nil:
@@ -163,8 +163,21 @@ func play(ctx context.Context, s Scenario, c *Cluster, at Placement, r *Report, 
 	}
 	r.Coordinator[1] = after.Coordinator
 	r.Proof = after.Proof
+	if s.moves && rec.seen[momentStopped] {
+		r.Proof = fmt.Sprintf("%s reported a clean stop of token %d", at.Holder, at.Token)
+	}
 	say("the cluster is whole again; %s coordinates", after.Coordinator)
 	return nil
+}
+
+// begin does to the node what the scenario wants, and tells it.
+func (s Scenario) begin(ctx context.Context, c *Cluster, at Placement) (processes, Moment, error) {
+	if s.moves {
+		to := s.target(at.Holder)
+		return nil, Moment{What: momentOrdered, Detail: fmt.Sprintf("%s from %s to %s", groupName, at.Holder, to)}, c.Move(ctx, at.Holder, to)
+	}
+	hit, err := c.Strike(ctx, at.Holder, s.signal)
+	return hit, Moment{What: momentFault, Detail: at.Holder + ": " + fmt.Sprintf(s.what, len(hit))}, err
 }
 
 // wake tells the old machine's processes to go on. None can: they died with the machine's power.
@@ -204,7 +217,7 @@ func judge(s Scenario, c *Cluster, r *Report) {
 		wrong("not both holders are in the ledger")
 	}
 	if r.Proof == "" {
-		wrong("no proof of the fencing is known")
+		wrong("no proof is known that %s could not write", r.Old.Node)
 	}
 	if s.survivor && r.Refused == 0 {
 		wrong("the guard refused nothing")

@@ -9,6 +9,9 @@ import (
 // The moments of a failover, in the order in which they are expected.
 const (
 	momentFault     = "fault"
+	momentOrdered   = "move ordered" // in place of a fault
+	momentStopping  = "stop ordered"
+	momentStopped   = "stopped"
 	momentSuspected = "suspected"
 	momentDead      = "dead"
 	momentCommitted = "committed"
@@ -30,9 +33,9 @@ type recorder struct {
 	seen    map[string]bool
 }
 
-func newRecorder(victim, boot string, old Holder, fault time.Time, what string) *recorder {
+func newRecorder(victim, boot string, old Holder, fault time.Time, first Moment) *recorder {
 	r := &recorder{victim: victim, boot: boot, old: old, fault: fault, seen: map[string]bool{}}
-	r.add(Moment{What: momentFault, Detail: what})
+	r.add(first)
 	return r
 }
 
@@ -60,6 +63,7 @@ func (r *recorder) add(m Moment) Moment {
 func (r *recorder) interpret(e Event) (what, detail string) {
 	aboutVictim := e.Text("node") == r.victim && e.Observer != r.victim
 	newGrant := e.Text("group") == groupName && e.Uint("token") > r.old.Token
+	oldGrant := e.Text("group") == groupName && e.Uint("token") == r.old.Token
 	switch e.Message {
 	case "node suspected":
 		if aboutVictim {
@@ -84,6 +88,14 @@ func (r *recorder) interpret(e Event) (what, detail string) {
 	case "node proven off":
 		if aboutVictim {
 			return momentProven, fmt.Sprintf("%s in boot %s", r.victim, short(e.Text("boot")))
+		}
+	case "group to be stopped":
+		if oldGrant {
+			return momentStopping, fmt.Sprintf("%s on %s: %s", groupName, r.victim, e.Text("reason"))
+		}
+	case "group stopped":
+		if oldGrant {
+			return momentStopped, fmt.Sprintf("%s on %s, all of it, under token %d", groupName, r.victim, r.old.Token)
 		}
 	case "group granted":
 		if newGrant {

@@ -18,7 +18,7 @@ func logLine(observer string, ms int, msg, attrs string) Event {
 }
 
 func TestRecorderTellsAFailover(t *testing.T) {
-	rec := newRecorder("beta", "old-boot", Holder{Node: "beta", Token: 12}, faultAt, "beta froze")
+	rec := newRecorder("beta", "old-boot", Holder{Node: "beta", Token: 12}, faultAt, Moment{What: momentFault, Detail: "beta froze"})
 	for _, e := range []Event{
 		logLine("alpha", -5, "node dead", `"node":"beta"`),                      // before the fault
 		logLine("beta", 3, "node dead", `"node":"beta"`),                        // the victim's own word
@@ -99,5 +99,36 @@ func TestReportContract(t *testing.T) {
 	}
 	if object["ok"] != false || object["total_ms"] != nil || object["schema"] != 1.0 {
 		t.Errorf("an empty run: %v", object)
+	}
+}
+
+func TestRecorderTellsAMove(t *testing.T) {
+	rec := newRecorder("beta", "boot", Holder{Node: "beta", Token: 12}, faultAt, Moment{What: momentOrdered, Detail: "ledger to gamma"})
+	for _, e := range []Event{
+		logLine("alpha", 3, "group to be stopped", `"group":"other","token":12`),
+		logLine("alpha", 4, "group to be stopped", `"group":"ledger","token":12,"reason":"moved to gamma by anna"`),
+		logLine("alpha", 5, "group stopped", `"group":"ledger","node":"gamma","token":11`), // an older one
+		logLine("alpha", 40, "group stopped", `"group":"ledger","node":"beta","token":12`),
+		logLine("alpha", 42, "group granted", `"group":"ledger","node":"gamma","token":13`),
+		logLine("alpha", 50, "group started", `"group":"ledger","node":"gamma","token":13`),
+	} {
+		rec.record(e)
+	}
+	r := Report{Schema: Schema, Timeline: rec.moments}
+	r.figures()
+	for name, f := range map[string]struct {
+		got  *int64
+		want int64
+	}{"stop": {r.Stop, 40}, "grant": {r.Grant, 2}, "start": {r.Start, 8}, "total": {r.Total, 50}} {
+		if f.got == nil || *f.got != f.want {
+			t.Errorf("%s: %s, want %d", name, ms(f.got), f.want)
+		}
+	}
+	if r.Detect != nil || r.Fence != nil || r.Returned != nil {
+		t.Errorf("nobody failed: %+v", r)
+	}
+	var b strings.Builder
+	if err := r.WriteText(&b); err != nil || !strings.Contains(b.String(), "move       50 ms in all: stop 40 ms, grant 2 ms, start 8 ms") {
+		t.Errorf("%v\n%s", err, &b)
 	}
 }

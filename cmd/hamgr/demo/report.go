@@ -47,6 +47,8 @@ type Report struct {
 	Grant  *int64 `json:"grant_ms"`
 	Start  *int64 `json:"start_ms"`
 	Total  *int64 `json:"total_ms"`
+	// Stop is, of a move, from the order to the report of a clean stop; Grant begins there.
+	Stop *int64 `json:"stop_ms"`
 	// Returned is from the fault until the node was back with a new boot.
 	Returned *int64 `json:"returned_ms"`
 	// WriteGap is how long nobody wrote, by the ledger alone.
@@ -98,6 +100,11 @@ func (r *Report) figures() {
 	r.Grant = between(momentProven, momentGranted)
 	r.Start = between(momentGranted, momentStarted)
 	r.Total = between(momentFault, momentStarted)
+	if _, ok := r.moment(momentOrdered); ok {
+		r.Stop = between(momentOrdered, momentStopped)
+		r.Grant = between(momentStopped, momentGranted)
+		r.Total = between(momentOrdered, momentStarted)
+	}
 	r.Returned = between(momentFault, momentReturned)
 }
 
@@ -113,7 +120,10 @@ func (r Report) WriteText(w io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(&b)
-	if r.Total != nil {
+	switch {
+	case r.Total != nil && r.Stop != nil:
+		fmt.Fprintf(&b, "move       %s in all: stop %s, grant %s, start %s\n", ms(r.Total), ms(r.Stop), ms(r.Grant), ms(r.Start))
+	case r.Total != nil:
 		fmt.Fprintf(&b, "takeover   %s in all: detect %s, fence %s, grant %s, start %s (detection_time %d ms)\n",
 			ms(r.Total), ms(r.Detect), ms(r.Fence), ms(r.Grant), ms(r.Start), r.DetectionTimeMS)
 	}

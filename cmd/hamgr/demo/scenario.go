@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Scenario is one way in which a node fails.
+// Scenario is one way in which a group comes to another node.
 type Scenario struct {
 	Name string
 	Doc  string
@@ -21,6 +21,8 @@ type Scenario struct {
 	what string
 	// wakes: the old machine is told to go on after the takeover. Nothing of it may be left to.
 	wakes bool
+	// moves: nothing befalls the node; an operator moves the group from it.
+	moves bool
 	// survivor: one writer of the old node is beyond the reach of its power switch, and
 	// goes on with its old token.
 	survivor bool
@@ -45,6 +47,7 @@ var Scenarios = []Scenario{
 		Name: "stale", Doc: "an old writer survives the takeover, and the token guard refuses it",
 		signal: syscall.SIGSTOP, what: "all %d processes stopped (SIGSTOP), but one writer lives on elsewhere", wakes: true, survivor: true,
 	},
+	{Name: "move", Doc: "nothing fails: an operator moves the group, which is started only when it is reported stopped", moves: true},
 }
 
 // ScenarioNames lists the scenarios for help and errors.
@@ -72,6 +75,16 @@ func (s Scenario) prefer() []string {
 		return []string{"alpha", "beta", "gamma"}
 	}
 	return []string{"beta", "gamma", "alpha"}
+}
+
+// target is where an operator moves the group that a node holds.
+func (s Scenario) target(holder string) string {
+	for _, n := range s.prefer() {
+		if n != holder {
+			return n
+		}
+	}
+	return ""
 }
 
 // within bounds everything that follows the fault, for a machine that is many times slower than
