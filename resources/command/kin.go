@@ -7,6 +7,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -51,12 +52,19 @@ func (k kin) find(ctx context.Context) ([]process.Process, error) {
 		return nil, fmt.Errorf("look for processes: %w", err)
 	}
 	ours, group := map[int]bool{}, k.group()
+	var leaving []process.Process
 	for _, p := range all {
 		if exempt(p) {
 			continue
 		}
-		if k.inSession(p, all) || inGroup(p, group) || k.marked(p) {
-			ours[p.PID] = true
+		// What this daemon may not read belongs to another user, hence not to what it started, unless that changed its
+		// user: only a daemon that runs as root sees those.
+		ours[p.PID] = k.inSession(p, all) || inGroup(p, group)
+		if !ours[p.PID] {
+			var unknown bool
+			if ours[p.PID], unknown = p.Bears(k.mark); unknown {
+				leaving = append(leaving, p)
+			}
 		}
 	}
 	for grown := true; grown; {
@@ -67,11 +75,9 @@ func (k kin) find(ctx context.Context) ([]process.Process, error) {
 			}
 		}
 	}
-	var running, leaving []process.Process
+	var running []process.Process
 	for _, p := range all {
 		switch {
-		case !ours[p.PID] && p.Leaving() && !exempt(p):
-			leaving = append(leaving, p)
 		case !ours[p.PID]:
 		case !p.Ended():
 			running = append(running, p)
@@ -79,6 +85,7 @@ func (k kin) find(ctx context.Context) ([]process.Process, error) {
 			k.reap(p)
 		}
 	}
+	leaving = slices.DeleteFunc(leaving, func(p process.Process) bool { return ours[p.PID] })
 	if err := process.AwaitLeaving(ctx, leaving); err != nil {
 		return nil, fmt.Errorf("wait for processes that are ending: %w", err)
 	}
@@ -135,23 +142,6 @@ func inGroup(p process.Process, group string) bool {
 func isIn(b []byte, group string) bool {
 	for own := range groups(b) {
 		if string(own) == group || strings.HasPrefix(string(own), group+"/") {
-			return true
-		}
-	}
-	return false
-}
-
-// marked looks for the mark in the environment. What this daemon may not read belongs to another
-// user, hence not to what it started, unless that changed its user: only a daemon that
-// runs as root sees those.
-func (k kin) marked(p process.Process) bool {
-	env, err := p.Environ()
-	if err != nil {
-		return false
-	}
-	mark := []byte(k.mark)
-	for entry := range bytes.SplitSeq(env, []byte{0}) {
-		if bytes.Equal(entry, mark) {
 			return true
 		}
 	}

@@ -56,14 +56,14 @@ func TestLeavingIsNotGone(t *testing.T) {
 		for err == nil && !p.Leaving() && !p.Ended() {
 			p, err = process.Look(cmd.Process.Pid)
 		}
+		if p.Leaving() {
+			seen++
+		}
 		found, findErr := kin{mark: dirVariable + dir}.find(t.Context())
 		if now, err := process.Look(cmd.Process.Pid); findErr != nil || err != nil || len(found) == 0 && !now.Ended() {
 			t.Errorf("nothing is found (%v), and there is %#v (%v)", findErr, now, err)
 		}
 		_ = cmd.Wait()
-		if p.Leaving() {
-			seen++
-		}
 	}
 	if seen == 0 {
 		t.Error("it was never seen while it left: this test says nothing")

@@ -155,3 +155,19 @@ func TestCheckNFS(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is run has nothing of the daemon's environment.
+func TestProgramsGetNoSecrets(t *testing.T) {
+	t.Setenv("HAMGR_SECRET", "mouse")
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "env-of"), []byte("#!/bin/sh\nenv; exit 1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	before := searched
+	defer func() { searched = before }()
+	searched = append([]string{dir}, searched...)
+	_, err := runProgram(t.Context(), "env-of")
+	if err == nil || !strings.Contains(err.Error(), "LC_ALL=C") || strings.Contains(err.Error(), "mouse") {
+		t.Errorf("%v", err)
+	}
+}

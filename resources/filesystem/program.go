@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // searched is where programs of mounts and checks lie; the daemon's own PATH may lack them.
@@ -43,13 +45,16 @@ func runProgram(ctx context.Context, argv ...string) (code int, err error) {
 		return -1, err
 	}
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C", "PATH="+strings.Join(searched, ":"))
+	// Nothing of the daemon's environment: it may hold secrets, and rpc.statd, which mount.nfs starts, goes on for ever.
+	cmd.Dir, cmd.Env = "/", []string{"LC_ALL=C", "PATH=" + strings.Join(searched, ":")}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = 100 * time.Millisecond // a daemon that it started (rpc.statd) may keep the pipe
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
-	err = cmd.Run()
+	if err = process.Ordinarily(cmd.Start); err == nil {
+		err = cmd.Wait()
+	}
 	switch exited := (*exec.ExitError)(nil); {
 	case ctx.Err() != nil && (err == nil || cmd.ProcessState != nil && !cmd.ProcessState.Success()):
 		return -1, fmt.Errorf("%s: %w", argv[0], ctx.Err())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,8 +41,15 @@ func (k *kin) find(ctx context.Context) ([]process.Process, error) {
 	}
 	ours, marked := map[int]bool{}, map[int]bool{}
 	all = slices.DeleteFunc(all, k.exempt)
+	var leaving []process.Process
 	for _, p := range all {
-		marked[p.PID] = k.marked(p)
+		var unknown bool
+		if k.mark == "" {
+			break
+		}
+		if marked[p.PID], unknown = p.Bears(markVariable + k.mark); unknown {
+			leaving = append(leaving, p)
+		}
 	}
 	for grown := true; grown; {
 		grown = false
@@ -57,15 +63,13 @@ func (k *kin) find(ctx context.Context) ([]process.Process, error) {
 			}
 		}
 	}
-	var running, leaving []process.Process
+	var running []process.Process
 	for _, p := range all {
-		switch {
-		case ours[p.PID] && !p.Ended():
+		if ours[p.PID] && !p.Ended() {
 			running = append(running, p)
-		case !ours[p.PID] && p.Leaving():
-			leaving = append(leaving, p)
 		}
 	}
+	leaving = slices.DeleteFunc(leaving, func(p process.Process) bool { return ours[p.PID] })
 	if err := process.AwaitLeaving(ctx, leaving); err != nil {
 		return nil, fmt.Errorf("wait for processes that are ending: %w", err)
 	}
@@ -77,19 +81,6 @@ func (k *kin) exempt(p process.Process) bool {
 	return p.Kernel || p.PID <= 1 || p.PID == os.Getpid() || p.Start < k.leader.Start
 }
 
-func (k *kin) marked(p process.Process) bool {
-	return k.mark != "" && bears(p, markVariable+k.mark)
-}
-
-// bears reports whether a process was started with an entry in its environment.
-func bears(p process.Process, entry string) bool {
-	if p.Ended() {
-		return false
-	}
-	env, err := p.Environ() // of one that is gone, or may not be read, there is none
-	return err == nil && slices.Contains(strings.Split(string(env), "\x00"), entry)
-}
-
 // offspring are the processes that runs of this resource have left, of whatever token: its service.
 func (o *ocf) offspring(ctx context.Context) ([]process.Process, error) {
 	all, err := process.All()
@@ -98,11 +89,13 @@ func (o *ocf) offspring(ctx context.Context) ([]process.Process, error) {
 	}
 	var ours, leaving []process.Process
 	for _, p := range all {
-		switch {
-		case p.Kernel || p.PID == os.Getpid():
-		case bears(p, dirVariable+o.env.Dir):
+		if p.Kernel || p.PID == os.Getpid() {
+			continue
+		}
+		switch bears, unknown := p.Bears(dirVariable + o.env.Dir); {
+		case bears:
 			ours = append(ours, p)
-		case p.Leaving():
+		case unknown:
 			leaving = append(leaving, p)
 		}
 	}

@@ -105,28 +105,53 @@ func (p Process) String() string {
 	return fmt.Sprintf("PID %d (%s)", p.PID, p.Name)
 }
 
-// Leaving reports whether the process is on its way out, with all threads, and has not ended. Its memory is gone first, and with it all that
-// tells whose it is (environment, program); then its files are closed, and that may take long.
+// Leaving reports whether the process is on its way out, as of now, with all its threads. Its memory is gone first, and with it
+// all that tells whose it is (environment, program); then its files are closed, and that may take long.
 func (p Process) Leaving() bool {
-	if !p.Exiting || p.Ended() {
+	env, err := p.Environ()
+	if len(env) > 0 || err != nil && !errors.Is(err, ErrGone) {
 		return false
 	}
-	env, err := p.Environ()
-	return len(env) == 0 && (err == nil || errors.Is(err, ErrGone))
+	now, err := Look(p.PID)
+	return err == nil && now.Same(p) && now.Exiting && !now.Ended()
 }
 
-// leavingTime is how long AwaitLeaving waits: leaving takes longer only with very much memory, or where the kernel hangs.
+// Bears reports whether the process was started with an entry in its environment. Of one that is leaving nobody can tell.
+func (p Process) Bears(entry string) (bears, leaving bool) {
+	env, err := p.Environ()
+	if err != nil || len(env) == 0 {
+		return false, p.Leaving()
+	}
+	for e := range bytes.SplitSeq(env, []byte{0}) {
+		if string(e) == entry {
+			return true, false
+		}
+	}
+	return false, false
+}
+
+// leavingTime is how long AwaitLeaving waits for one that waits for something itself: a disk, a server.
 const leavingTime = 150 * time.Millisecond
 
-// AwaitLeaving waits a moment for the end of processes. Whoever looks for those with a mark has to, as those that leave have
-// lost it; but what is not known to be his must not keep him for ever.
+// AwaitLeaving waits for the end of processes that are leaving. Whoever looks for those with a mark has to, as those have lost it;
+// but what is not known to be his, and hangs in the kernel, must not keep him for ever.
 func AwaitLeaving(ctx context.Context, ps []Process) error {
-	within, cancel := context.WithTimeout(ctx, leavingTime)
-	defer cancel()
-	if err := waitAll(within, ps); err != nil && within.Err() == nil {
-		return err
+	for _, p := range ps {
+		for gone := false; !gone; {
+			within, cancel := context.WithTimeout(ctx, leavingTime)
+			err := p.Wait(within)
+			cancel()
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case err != nil && !errors.Is(err, context.DeadlineExceeded):
+				return err
+			}
+			now, lookErr := Look(p.PID)
+			gone = err == nil || lookErr != nil || now.State != 'R' // one that runs has only much to give back, or has to wait for a processor
+		}
 	}
-	return ctx.Err()
+	return nil
 }
 
 // Environ reads the environment that the process was started with, its entries ended
