@@ -83,4 +83,5 @@ type command struct {
 	dial    func(context.Context) (manager, error)
 	exits   exits
 	alone   atomic.Bool // no action of an earlier daemon is left
+	clear   atomic.Bool // nothing of it that an earlier daemon has started is left without a record
 }

@@ -197,7 +197,7 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
-// A second unit of that name is no second copy of ours, and an error that tells what to do.
+// Somebody else's unit of that name is an error that tells what to do, and nothing that a stop may end.
 func TestUnitExists(t *testing.T) {
 	withSystemd(t)
 	if out, err := exec.Command("systemd-run", "--unit="+unit, "sleep", "60").CombinedOutput(); err != nil {
@@ -207,6 +207,18 @@ func TestUnitExists(t *testing.T) {
 	if err := c.Start(deadline(t, 10*time.Second)); err == nil || !strings.Contains(err.Error(), "systemctl stop "+unit) {
 		t.Errorf("start: %v", err)
 	}
+	mustStop(t, c)
+	if state := property(t, "ActiveState"); state != "active" {
+		t.Errorf("a stop has made somebody else's unit %s", state)
+	}
+	systemctl(t, "stop", unit)
+	mustStart(t, c)
+	// Our own, of which the record was lost, is found and ended.
+	if err := removeRecord(c.dir); err != nil {
+		t.Fatal(err)
+	}
+	c.clear.Store(false)
+	wantState(t, c, resources.Failed)
 	mustStop(t, c)
 	mustStart(t, c)
 	mustStop(t, c)

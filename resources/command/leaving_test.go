@@ -109,3 +109,28 @@ func TestStartAfterWhatWasNotFinished(t *testing.T) {
 		mustStop(t, c)
 	})
 }
+
+// Somebody has cleared the daemon's directory while the service runs: it is found by its mark, never called inactive, and ended.
+func TestRecordIsLost(t *testing.T) {
+	dir := t.TempDir()
+	for name, c := range map[string]*command{
+		"run":      tracked(t, dir, 1, "sleep", "60"),
+		"commands": service(t, dir, 1, daemonise, "true", ""),
+	} {
+		if err := c.Start(deadline(t, 10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if err := removeRecord(dir); err != nil {
+			t.Fatal(err)
+		}
+		c.clear.Store(false) // as in a daemon that was started anew
+		wantState(t, c, resources.Failed)
+		if err := c.Start(deadline(t, 10*time.Second)); err == nil {
+			t.Errorf("%s: a second one was started", name)
+		}
+		mustStop(t, c)
+		if left, err := c.members(t.Context(), record{}); err != nil || len(left) > 0 {
+			t.Errorf("%s: left: %v %v", name, left, err)
+		}
+	}
+}

@@ -56,6 +56,11 @@ func (c *command) probe(ctx context.Context) (resources.State, string, error) {
 // probeUnstarted looks at what hamgr has not started in this boot: at what somebody else has, if there is a monitor.
 func (c *command) probeUnstarted(ctx context.Context) (resources.State, string, error) {
 	const unstarted = "not started in this boot"
+	if left, err := c.unrecorded(ctx); err != nil {
+		return resources.Unknown, "", err
+	} else if len(left) > 0 {
+		return resources.Failed, "runs, though there is no record of its start: " + process.List(left), nil
+	}
 	if len(c.opts.Monitor) == 0 {
 		return resources.Inactive, unstarted, nil
 	}
@@ -69,6 +74,19 @@ func (c *command) probeUnstarted(ctx context.Context) (resources.State, string, 
 		return resources.Failed, "active, started by somebody else, without a grant: " + detail, nil
 	}
 	return state, detail, err
+}
+
+// unrecorded are processes of the resource of which there is no record: somebody has cleared the directory of the daemon that
+// started them. This daemon keeps its records, so it has to look once.
+func (c *command) unrecorded(ctx context.Context) ([]process.Process, error) {
+	if c.clear.Load() {
+		return nil, nil
+	}
+	left, err := c.members(ctx, record{})
+	if err == nil && len(left) == 0 {
+		c.clear.Store(true)
+	}
+	return left, err
 }
 
 func (c *command) probeRun(ctx context.Context, rec record) (resources.State, string, error) {

@@ -108,7 +108,12 @@ func (c *command) launchUnit(ctx context.Context, m manager, p prepared, rec rec
 		User: c.opts.User, Group: c.opts.Group, WorkingDirectory: c.workDir(), AppendTo: c.opts.LogFile,
 		Before: []string{groupsTarget}, Slice: slice, StopSignal: int32(c.signal), KillAfter: c.opts.KillAfter,
 	}
-	if err := c.runJob(ctx, m, rec.Unit, rec, func() (uint32, <-chan string, error) { return m.StartTransient(ctx, u) }); err != nil {
+	err = c.runJob(ctx, m, rec.Unit, rec, func() (uint32, <-chan string, error) { return m.StartTransient(ctx, u) })
+	if errors.Is(err, bus.ErrUnitExists) && c.isForeign(rec.Unit) {
+		// Nothing was started, and a stop must not take for its own what another hamgr on this host runs under that name.
+		return errors.Join(fmt.Errorf("%w: what runs in it was not started by this resource: is there another hamgr on this host? %w", resources.ErrSetup, err), removeRecord(c.dir))
+	}
+	if err != nil {
 		return err
 	}
 	if !c.runs() {
@@ -143,6 +148,22 @@ func (c *command) runJob(ctx context.Context, m manager, unit string, rec record
 		return nil
 	}
 	return fmt.Errorf("systemd's job to start %s %s%s%s", unit, bus.ResultWords(word), c.unitEnding(ctx, m, unit), c.seeLog(rec))
+}
+
+// isForeign reports whether the unit's control group has processes, and none that this resource has started.
+func (c *command) isForeign(unit string) bool {
+	all, err := process.All()
+	group, found := kin{unit: unit}.group(), false
+	for _, p := range all {
+		if !inGroup(p, group) {
+			continue
+		}
+		found = true
+		if bears, leaving := p.Bears(dirVariable + c.dir); bears || leaving {
+			return false
+		}
+	}
+	return err == nil && found
 }
 
 // exitWords are what systemd says by statuses from 200 on: systemd.exec(5), "Process Exit Codes".

@@ -23,6 +23,7 @@ const (
 	managerInterface = systemdName + ".Manager"
 	managerPath      = "/org/freedesktop/systemd1"
 	noSuchUnit       = systemdName + ".NoSuchUnit"
+	unitExists       = systemdName + ".UnitExists"
 	noSuchJob        = systemdName + ".NoSuchJob"
 )
 
@@ -34,6 +35,9 @@ var ErrLost = errors.New("the connection to systemd was lost")
 
 // ErrNoUnit says that systemd has no unit of that name, or not any more.
 var ErrNoUnit = errors.New("no such unit")
+
+// ErrUnitExists says that a unit of that name is there already.
+var ErrUnitExists = errors.New("a unit of that name exists")
 
 // Conn is a connection to systemd. github.com/coreos/go-systemd has one too; it can neither cancel a job nor list
 // processes, and waits without a context here and there.
@@ -146,8 +150,11 @@ func (c *Conn) enqueue(ctx context.Context, verb, name string, args ...any) (uin
 	finish := c.signals.expectJob()
 	var job dbus.ObjectPath
 	err := c.manager(ctx, verb, append([]any{name}, args...)...).Store(&job)
-	if isError(err, noSuchUnit) {
+	switch {
+	case isError(err, noSuchUnit):
 		err = ErrNoUnit
+	case isError(err, unitExists):
+		err = ErrUnitExists
 	}
 	if err != nil {
 		finish(0)
