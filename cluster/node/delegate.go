@@ -155,6 +155,8 @@ func (b backend) delegated(ctx context.Context, peer, verb string, body []byte) 
 			}
 			return b.n.fencer.Check(ctx, stonith.Target{Node: r.Target, Machine: r.Machine, Levels: levels(b.n.Config, r.Target, b.n.Log)}), nil
 		})
+	case verbActive:
+		return asked(body, func(r activeRequest) (any, error) { return b.active(ctx, r), nil })
 	case verbAccount:
 		return answer{Body: mustMarshal(b.n.ownAccount())}, nil
 	case verbContact:

@@ -42,7 +42,7 @@ func aloneNode(tb testing.TB) *Node {
 		Self: "alpha", DetectionTime: time.Second, Replicated: leader{n.replica}, State: n.replica.State,
 		Look: func() map[string]coordinator.Sighting { return nil }, Log: n.Log,
 	})
-	n.groups, n.ready = newGroups(n), newReadiness(n)
+	n.groups, n.ready, n.probes = newGroups(n), newReadiness(n), newProbes(n)
 	return n
 }
 
@@ -54,6 +54,8 @@ func FuzzCall(f *testing.F) {
 		{verbAccount, `{}`},
 		{verbReport, `{"v":1,"leave":{"node":"beta","boot":"b1"}}`},
 		{verbReport, `{"v":1,"configure":{"cluster":"web"}}`},
+		{verbActive, `{"group":"db"}`},
+		{verbActive, `{"group":"../db"}`},
 		{verbRelayed, `{"from":"beta","verb":"hello","body":{"boot":"b1"}}`},
 		{verbRelayed, `{"from":"nobody","verb":"relay","body":null}`},
 	} {

@@ -73,6 +73,7 @@ func (r *runner) watch(ctx context.Context, look bool) *failure {
 		if f := r.lookAtAll(ctx); f != nil || ctx.Err() != nil {
 			return f
 		}
+		r.unsure = false
 	}
 	failures := make(chan *failure, 2*len(r.parts))
 	for i, p := range r.parts {

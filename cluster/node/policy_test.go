@@ -138,6 +138,8 @@ type stage struct {
 	mu      sync.Mutex
 	reports []state.Command
 	cancel  context.CancelFunc
+	copies  map[string]string // what the other nodes say when they are asked
+	asked   int
 }
 
 // newStage makes a node whose file has one group of scripts; the runner is not begun.
@@ -175,6 +177,7 @@ func (s *stage) begin(t *testing.T, phase state.GrantPhase) {
 		s.reports = append(s.reports, c)
 		return nil
 	}, slog.New(slog.DiscardHandler))
+	s.r.copies = func(context.Context) map[string]string { s.asked++; return s.copies }
 	go s.r.run(ctx)
 	s.cancel = func() { cancel(); <-s.r.ended }
 	t.Cleanup(s.cancel)

@@ -120,7 +120,9 @@ func (p *probes) lookAt(ctx context.Context, group string) string {
 	if err != nil {
 		return "cannot be looked at: " + err.Error()
 	}
+	p.mu.Lock()
 	p.calls.keep(group, parts)
+	p.mu.Unlock()
 	for _, part := range parts {
 		s, detail, err := part.look(ctx, probeLimit)
 		if p.n.groups.runner(group) != nil {

@@ -27,6 +27,8 @@ type runner struct {
 	adopted    bool     // an earlier daemon of this boot started all of it
 	restarted  restarts // under this grant
 	left       bool     // it is recorded that the group is left alone, in maintenance
+	unsure     bool     // a maintenance is over, and the group was not seen to be well since
+	copies     func(context.Context) map[string]string
 
 	mu      sync.Mutex
 	stopped chan struct{} // closed once the group has to stop
@@ -47,13 +49,15 @@ func (e *resourceError) Unwrap() error { return e.err }
 func newRunner(n *Node, group string, gr state.Grant) *runner {
 	log := n.Log.With("group", group, "token", gr.Token)
 	g, _ := n.configured(group)
-	return &runner{
+	r := &runner{
 		n: n, group: g, grant: gr, log: log,
 		out:        newOutbox(n.peers.report, log),
 		ended:      make(chan struct{}),
 		maintained: newMaintenance(),
 		stopped:    make(chan struct{}),
 	}
+	r.copies = r.askForCopies
+	return r
 }
 
 // stop has the runner stop the group, whatever it is doing.
@@ -158,7 +162,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	var parts []*part
 	if h != nil {
 		parts, err = h.parts(r.n, r.group.Name)
-		r.adopted = r.grant.Phase == state.Started
+		r.adopted, r.left = r.grant.Phase == state.Started, h.Maintained
 	} else {
 		parts, err = r.fresh()
 	}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -48,6 +46,12 @@ func (r *runner) serve(ctx context.Context) error {
 		// What was seen may be an operator's work in a maintenance that has begun since.
 		if why, _ := r.maintained.now(); why != "" {
 			continue
+		}
+		if r.unsure {
+			if err := r.copyElsewhere(ctx); err != nil {
+				return err
+			}
+			r.unsure = false
 		}
 		if onFail == config.OnFailMove {
 			return f.err
@@ -99,6 +103,7 @@ func (r *runner) restart(ctx context.Context, f *failure) error {
 // record keeps for the next daemon of this boot what it has to know of the group.
 func (r *runner) record() error {
 	why, _ := r.maintained.now()
+	r.unsure = r.unsure || r.left && why == ""
 	r.left = why != ""
 	return r.n.hold(r.group.Name, r.parts, held{Token: r.grant.Token, Restarts: r.restarted, Maintained: r.left})
 }
@@ -106,8 +111,8 @@ func (r *runner) record() error {
 // startFrom starts the resources in their order, unless a copy of the group is known to be active elsewhere: somebody may
 // have moved it by hand in a maintenance.
 func (r *runner) startFrom(ctx context.Context, from int) error {
-	if err := r.copyElsewhere(); err != nil {
-		return err
+	if err := r.copyKnown(); err != nil {
+		return fmt.Errorf("not started: %w", err)
 	}
 	for _, p := range r.parts[from:] {
 		began := time.Now()
@@ -121,20 +126,6 @@ func (r *runner) startFrom(ctx context.Context, from int) error {
 		}
 		r.note(p, resources.Active, "")
 		r.log.Info("resource started", "node", r.n.Self, "resource", p.conf.Name, "took", time.Since(began).Round(time.Millisecond))
-	}
-	return nil
-}
-
-// copyElsewhere says where the group was found active without a grant.
-func (r *runner) copyElsewhere() error {
-	g := r.n.replica.State().Groups[r.group.Name]
-	if g == nil {
-		return nil
-	}
-	for _, node := range slices.Sorted(maps.Keys(g.Found)) {
-		if node != r.n.Self {
-			return fmt.Errorf("not started: found active on %s without a grant: %s: %w", node, g.Found[node], resources.ErrElsewhere)
-		}
 	}
 	return nil
 }

@@ -177,36 +177,51 @@ func TestDaemonRestartInMaintenance(t *testing.T) {
 }
 
 // TestMovedByHandInMaintenance: an operator stops a group and starts it on another node by hand. The end of the
-// maintenance must not start a second copy where it was, whatever the holder may do about a failure elsewise.
+// maintenance must not start a second copy anywhere, whether the cluster heard of it before or not, and whatever is to
+// become of a failure.
 func TestMovedByHandInMaintenance(t *testing.T) {
 	for name, scope := range scopes("beta") {
-		t.Run(name, func(t *testing.T) {
-			pick(t, Options{Keys: map[string]string{"db": "restarts = 5"}}, false, func(t *testing.T, c *Cluster, owner string) {
-				maintenance(t, c, scope, true)
-				c.Storage.Kill(owner, "db", "app")
-				c.Storage.Kill(owner, "db", "data")
-				// The storage takes no lower token than the highest that it saw: a copy that the cluster starts is refused there.
-				stray, err := storage.Kind(c.Storage, "gamma").Options().New(resources.Env{Group: "db", Resource: "data", Node: "gamma", Boot: "gamma-boot1", Token: token(c) + 100})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := stray.Start(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				c.WaitFor(20*time.Second, "what runs on gamma is noticed", func() bool { return c.State().Groups["db"].Found["gamma"] != "" })
-				before := len(c.Storage.Events())
-				maintenance(t, c, scope, false)
-				time.Sleep(time.Minute)
-				for _, e := range c.Storage.Events()[before:] {
-					if e.Host != "gamma" && (e.What == "starting" || e.What == "refused") {
-						t.Errorf("%s while it is active on gamma: %s", e.What, e.Holding)
-					}
-				}
-				if g := c.State().Groups["db"]; g.Grant != nil || g.Found["gamma"] == "" {
-					t.Errorf("%+v", g)
-				}
-				quiet(t, c)
-			})
-		})
+		for _, onFail := range []string{"restart", "move"} {
+			for _, known := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s, %s, known %t", name, onFail, known), func(t *testing.T) {
+					pick(t, Options{Resource: fmt.Sprintf("on_fail = %q", onFail)}, false, func(t *testing.T, c *Cluster, owner string) {
+						maintenance(t, c, scope, true)
+						movedByHand(t, c, owner, known, scope)
+					})
+				})
+			}
+		}
 	}
+}
+
+func movedByHand(t *testing.T, c *Cluster, owner string, known bool, scope api.ChangeRequest) {
+	time.Sleep(time.Minute)
+	c.Storage.Kill(owner, "db", "app")
+	c.Storage.Kill(owner, "db", "data")
+	// The storage takes no lower token than the highest that it saw: a copy that the cluster starts is refused there.
+	byHand, err := storage.Kind(c.Storage, "gamma").Options().New(resources.Env{Group: "db", Resource: "data", Node: "gamma", Boot: "gamma-boot1", Token: token(c) + 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := byHand.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	noticed := func() bool { return c.State().Groups["db"].Found["gamma"] != "" }
+	if known {
+		c.WaitFor(20*time.Second, "what runs on gamma is noticed", noticed)
+	} else if noticed() {
+		t.Fatal("noticed too early")
+	}
+	before := len(c.Storage.Events())
+	maintenance(t, c, scope, false)
+	time.Sleep(time.Minute)
+	for _, e := range c.Storage.Events()[before:] {
+		if e.Host != "gamma" && (e.What == "starting" || e.What == "refused") {
+			t.Errorf("%s while it is active on gamma: %s", e.What, e.Holding)
+		}
+	}
+	if g := c.State().Groups["db"]; g.Grant != nil || !noticed() {
+		t.Errorf("%+v", g)
+	}
+	quiet(t, c)
 }
