@@ -120,7 +120,7 @@ func leftAlone(t *testing.T, ctx context.Context, c *demo.Cluster, op *shell) {
 	}
 	wait(t, ctx, 5*time.Second) // a node that falls silent is shot after three
 	now := op.group(ctx)
-	if shots() != 0 || now.Node != before.Node || now.Token != before.Token || now.Maintenance == "" {
+	if shots() != 0 || now.Node != before.Node || now.Token != before.Token || now.Maintenance == "" || !strings.Contains(now.ResourcesNote, before.Node+" is not heard") {
 		t.Errorf("in maintenance: %d shots, %+v", shots(), now)
 	}
 	if screen, _ := op.run(ctx, "status"); !strings.Contains(screen, "is in maintenance: what it holds is not monitored") {

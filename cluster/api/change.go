@@ -2,7 +2,6 @@ package api
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +94,9 @@ func (r ChangeRequest) Validate() error {
 	return r.validateMove()
 }
 
+// longestMove is how long the cluster remembers an operator's move at most.
+const longestMove = 7 * 24 * time.Hour
+
 func (r ChangeRequest) validateMove() error {
 	where := r.Node != "" || r.Away
 	switch {
@@ -106,8 +108,10 @@ func (r ChangeRequest) validateMove() error {
 		return fmt.Errorf("%w: a move is ordered or ended, not both", ErrInvalid)
 	case !r.End && !where:
 		return fmt.Errorf("%w: move %s where?", ErrInvalid, r.Group)
-	case r.ForMS < 0 || r.ForMS > math.MaxInt64/int64(time.Millisecond):
+	case r.ForMS < 0:
 		return fmt.Errorf("%w: a move cannot last for %d ms", ErrInvalid, r.ForMS)
+	case r.ForMS > longestMove.Milliseconds():
+		return fmt.Errorf("%w: a move lasts for 7 days (%gh) at most; what is to last is a rule of the file: prefer, allow", ErrInvalid, longestMove.Hours())
 	}
 	return nil
 }

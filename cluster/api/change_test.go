@@ -75,6 +75,8 @@ func TestChangeRequestsAreValidated(t *testing.T) {
 		`{"verb":"move","group":"g","end":true,"for_ms":5}`:                    "ordered or ended",
 		`{"verb":"move","group":"g","node":"a","for_ms":-1}`:                   "cannot last",
 		`{"verb":"move","group":"g","node":"a","for_ms":9e18}`:                 "cannot",
+		`{"verb":"move","group":"g","node":"a","for_ms":604800000}`:            "",
+		`{"verb":"move","group":"g","node":"a","for_ms":604800001}`:            "7 days (168h) at most",
 		`{"verb":"restart","group":"g","token":7}`:                             "",
 		`{"verb":"restart","group":"g","node":"a"}`:                            "is of no node",
 		`{"verb":"restart","group":"g","for_ms":7}`:                            "only a move",

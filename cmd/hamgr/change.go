@@ -43,6 +43,9 @@ func (c *cli) change(cmd *cobra.Command, req api.ChangeRequest, o changing) erro
 	if err := req.Validate(); err != nil {
 		return err
 	}
+	if o.timeout <= 0 {
+		return usagef("--timeout %s: it must be longer than nothing", o.timeout)
+	}
 	if o.dry && o.wait {
 		return usagef("a dry run changes nothing, so there is nothing to wait for: give --dry-run or --wait")
 	}
