@@ -2,6 +2,7 @@ package filesystem
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,7 +41,7 @@ func TestEightyFileSystems(t *testing.T) {
 	}
 	mount := measure("mount", func(f *filesystem) error { return unix.Mount(f.opts.Device, f.opts.Mountpoint, "ext4", 0, "") })
 	unmount := measure("unmount", func(f *filesystem) error { return unix.Unmount(f.opts.Mountpoint, 0) })
-	start := measure("start", func(f *filesystem) error { return f.Start(t.Context()) })
+	start := measure("start", func(f *filesystem) error { return errors.Join(f.Check(t.Context()), f.Start(t.Context())) }) // as a node does
 	before := ownCPU(t)
 	probe := measure("probe", func(f *filesystem) error {
 		state, detail, err := f.Probe(t.Context())
