@@ -286,7 +286,7 @@ func TestNotPreferred(t *testing.T) {
 	service := a.resource(Options{Address: "fd00::100/64"})
 	start := time.Now()
 	mustStart(t, service)
-	if took := time.Since(start); took > 500*time.Millisecond {
+	if took := time.Since(start); took > 900*time.Millisecond { // the kernel's own detection takes a second or two
 		t.Errorf("usable after %s", took)
 	}
 	all, err := a.handle.AddrList(a.link("eth0"), netlink.FAMILY_V6)

@@ -149,7 +149,7 @@ func TestTakeover(t *testing.T) {
 					t.Fatal(err)
 				}
 				stopped := time.Since(begin)
-				if err := service[to].Start(deadline(t, time.Second)); err != nil {
+				if err := service[to].Start(deadline(t, 10*time.Second)); err != nil {
 					t.Fatal(err)
 				}
 				t.Logf("stop %s, start %s", stopped, time.Since(begin)-stopped)
