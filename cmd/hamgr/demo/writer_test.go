@@ -5,39 +5,61 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/hamgr/hamgr/resources/guard"
 )
 
-// writeFor lets a writer with this token work for a while.
-func writeFor(t *testing.T, w Writer, token string, d time.Duration) error {
+// writeAs has a writer with this token work until ctx ends.
+func writeAs(ctx context.Context, t *testing.T, w Writer, token uint64) error {
 	t.Helper()
-	t.Setenv("HAMGR_TOKEN", token)
-	t.Setenv("HAMGR_NODE", "node"+token)
-	t.Setenv("HAMGR_BOOT", "boot"+token)
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
+	name := strconv.FormatUint(token, 10)
+	t.Setenv("HAMGR_TOKEN", name)
+	t.Setenv("HAMGR_NODE", "node"+name)
+	t.Setenv("HAMGR_BOOT", "boot"+name)
 	return w.Run(ctx)
+}
+
+// writeUntil runs the writer until so many lines of the token are in the file.
+func writeUntil(t *testing.T, w Writer, token uint64, path string, lines int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	go func() {
+		for ctx.Err() == nil {
+			n := 0
+			entries, _ := ReadLedger(path)
+			for _, e := range entries {
+				if e.Token == token {
+					n++
+				}
+			}
+			if n >= lines {
+				cancel()
+			}
+			_ = pause(ctx, writeEvery/4)
+		}
+	}()
+	if err := writeAs(ctx, t, w, token); err != nil || ctx.Err() == context.DeadlineExceeded {
+		t.Fatalf("token %d: %v, %v", token, err, ctx.Err())
+	}
 }
 
 func TestWriterIsRefusedByAHigherToken(t *testing.T) {
 	dir := t.TempDir()
 	w := Writer{Ledger: filepath.Join(dir, "ledger"), Refused: filepath.Join(dir, "refused"), Guard: dir}
-	for _, token := range []string{"4", "9"} {
-		if err := writeFor(t, w, token, 100*time.Millisecond); err != nil {
-			t.Fatalf("token %s: %v", token, err)
-		}
-	}
+	writeUntil(t, w, 4, w.Ledger, 2)
+	writeUntil(t, w, 9, w.Ledger, 2)
 	refused := (*guard.Refused)(nil)
-	if err := writeFor(t, w, "4", 10*time.Second); !errors.As(err, &refused) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := writeAs(ctx, t, w, 4); !errors.As(err, &refused) {
 		t.Fatalf("an old token: %v", err)
 	}
 	w.Stubborn = true
-	if err := writeFor(t, w, "4", 100*time.Millisecond); err != nil {
-		t.Fatalf("a stubborn writer gave up: %v", err)
-	}
+	writeUntil(t, w, 4, w.Refused, 3)
 
 	entries, err := ReadLedger(w.Ledger)
 	if err != nil {
