@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hamgr/hamgr/resources"
 )
 
@@ -46,7 +48,7 @@ func (c *command) environ(who *account, mark string) ([]string, error) {
 
 // readSecret does not repeat the value in an error.
 func readSecret(path string) (string, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a pipe without a writer hangs nobody
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%w: %w; put the value there", resources.ErrNode, err)
 	}
@@ -54,6 +56,9 @@ func readSecret(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(fmt.Errorf("%w: %s is no plain file", resources.ErrSetup, path), err)
+	}
 	b, err := io.ReadAll(io.LimitReader(f, mostSecret+1))
 	if err != nil {
 		return "", err
@@ -66,6 +71,18 @@ func readSecret(path string) (string, error) {
 		return "", fmt.Errorf("%w: %s holds a control character, or no UTF-8", resources.ErrSetup, path)
 	}
 	return value, nil
+}
+
+// checkSecret refuses a file that every user can read. Only a look beforehand does: what has started must be stopped all the same.
+func checkSecret(path string) error {
+	if _, err := readSecret(path); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.Mode()&0o007 != 0 {
+		err = fmt.Errorf("%w: every user can read or write %s; run: chmod o= %s", resources.ErrSetup, path, path)
+	}
+	return err
 }
 
 // environmentFile writes an environment as systemd.exec(5) reads it, "EnvironmentFile=".

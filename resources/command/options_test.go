@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hamgr/hamgr/resources"
 )
 
@@ -241,5 +243,30 @@ func TestIsService(t *testing.T) {
 		if got := isService([]byte(in)); got != want {
 			t.Errorf("%q: %t", in, got)
 		}
+	}
+}
+
+// A secret that everybody can read is refused beforehand, and keeps nothing from being stopped; what is no plain file hangs nobody.
+func TestCheckSecret(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	put(t, file, "mouse\n")
+	c := tracked(t, t.TempDir(), 1, "sleep", "60")
+	c.opts.EnvironmentFiles = map[string]string{"KEY": file}
+	if err := c.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(t.Context()); !errors.Is(err, resources.ErrSetup) || !strings.Contains(err.Error(), "chmod o= "+file) {
+		t.Errorf("check: %v", err)
+	}
+	mustStart(t, c)
+	mustStop(t, c)
+	if err := errors.Join(os.Remove(file), unix.Mkfifo(file, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Check(deadline(t, 10*time.Second)); !errors.Is(err, resources.ErrSetup) {
+		t.Errorf("check: %v", err)
 	}
 }

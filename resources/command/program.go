@@ -117,7 +117,7 @@ func (c *command) Check(ctx context.Context) error {
 		_, err := c.opts.account(ctx)
 		errs = append(errs, err, c.checkWorkDir())
 		for name, path := range c.opts.EnvironmentFiles {
-			if _, err := readSecret(path); err != nil {
+			if err := checkSecret(path); err != nil {
 				errs = append(errs, fmt.Errorf("environment variable %s: %w", name, err))
 			}
 		}
