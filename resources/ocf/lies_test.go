@@ -275,7 +275,7 @@ func TestRandomCancels(t *testing.T) {
 				case 3:
 					_ = r.Check(ctx)
 				}
-				if end, _ := ctx.Deadline(); time.Since(end) > late {
+				if end, _ := ctx.Deadline(); time.Since(end) > 5*time.Second { // how soon it comes back, others test
 					t.Errorf("%v too late", time.Since(end))
 				}
 				cancel()
