@@ -37,7 +37,7 @@ func last(turn int) int {
 }
 
 // mostPlays bounds how many groups are placed, over all losses, for one answer.
-const mostPlays = 20_000
+const mostPlays = 200_000
 
 // Expect plays the start of a cluster with all its members, and then the loss of each of them. The groups come in the order of
 // their start.
