@@ -33,15 +33,12 @@ type Forecast struct {
 // ErrImpossible: an operator's wish cannot be fulfilled at present; nothing was done.
 var ErrImpossible = errors.New("not possible now")
 
-// delays says of the groups that are to stop and cannot yet, for what each waits.
-func delays(s *state.State, v View) map[string]string {
-	b := look(s, v)
-	b.foretell()
-	b.stops()
-	all := map[string]string{}
-	for name := range b.ending {
-		if why := b.delay(name); why != "" {
-			all[name] = why
+// late gives the groups that are held, and wait for their stop.
+func (p *play) late(waits map[string]string) []string {
+	var all []string
+	for name := range waits {
+		if p.s.Groups[name].Grant != nil {
+			all = append(all, name)
 		}
 	}
 	return all
@@ -68,25 +65,25 @@ func Foresee(s *state.State, v View, cmd state.Command) (Forecast, error) {
 		}
 	}
 	b := look(p.s, p.v)
-	late := delays(p.s, p.v)
-	if len(late) > 0 {
-		before := delays(s, v)
-		for group := range late {
+	waits := Waiting(p.s, p.v)
+	if late := p.late(waits); len(late) > 0 {
+		before := Waiting(s, v)
+		for _, group := range late {
 			if before[group] == "" { // the command is the cause
 				p.f.Nodes[group] = ""
 			}
 		}
 	}
 	for group := range p.f.Nodes {
-		switch g := p.s.Groups[group]; {
-		case g == nil:
-		case g.Grant == nil:
-			p.f.Waits[group] = b.waits(g)
-		default:
+		g := p.s.Groups[group]
+		if g == nil {
+			continue
+		}
+		if why := waits[group]; why != "" {
+			p.f.Waits[group] = why
+		}
+		if g.Grant != nil {
 			p.f.Nodes[group] = g.Grant.Node
-			if why := late[group]; why != "" {
-				p.f.Waits[group] = why
-			}
 		}
 	}
 	if r := cmd.Restart; r != nil && p.f.Nodes[r.Group] != "" && p.f.Waits[r.Group] != "" {

@@ -68,7 +68,7 @@ func (w *waiter) follow(ctx context.Context) error {
 			w.tell("no quorum: %s", or(s.Note, s.Waiting))
 		default:
 			if missing = !w.look(s); missing && w.atRest() {
-				return &outcome{exitFailed, "it did not come as foretold: " + w.words() + "; " + follows(w.result) + " tells more"}
+				return &outcome{exitFailed, w.ended() + w.words() + "; " + follows(w.result) + " tells more"}
 			}
 		}
 		if missing {
@@ -81,6 +81,16 @@ func (w *waiter) follow(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ended says how it is where nothing happens any more.
+func (w *waiter) ended() string {
+	for i, g := range w.groups {
+		if want := w.result.Groups[i]; !g.OK && (want.Node == "" || want.Waits == "") {
+			return "it did not come as foretold: "
+		}
+	}
+	return "it still waits, as foretold: "
 }
 
 // leave ends the wait, and nothing else.
