@@ -112,22 +112,27 @@ func (k kin) inSession(p process.Process, all []process.Process) bool {
 	return true
 }
 
-// group is the path of the unit's control group. It begins at PID 1's root: a container may have a systemd, and a hamgr, of its own, whose
-// groups are called the same below another one.
+// group is the path of the unit's control group.
 func (k kin) group() string {
 	if k.unit == "" {
 		return ""
 	}
+	return rooted("/" + slice + "/" + k.unit)
+}
+
+// rooted is the path of one of systemd's control groups. It begins at PID 1's root: a container may have a systemd, and a hamgr, of its own, whose
+// groups are called the same below another one.
+func rooted(group string) string {
 	b, err := os.ReadFile("/proc/1/cgroup")
 	if err != nil {
 		return ""
 	}
 	for own := range groups(b) {
 		if root, ok := bytes.CutSuffix(own, []byte("/init.scope")); ok {
-			return string(root) + "/" + slice + "/" + k.unit
+			return string(root) + group
 		}
 	}
-	return "/" + slice + "/" + k.unit
+	return group
 }
 
 // inGroup reports whether p is in a control group, or in one below it: cgroups(7), "/proc files".

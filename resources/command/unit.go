@@ -109,7 +109,7 @@ func (c *command) launchUnit(ctx context.Context, m manager, p prepared, rec rec
 		Before: []string{groupsTarget}, Slice: slice, StopSignal: int32(c.signal), KillAfter: c.opts.KillAfter,
 	}
 	err = c.runJob(ctx, m, rec.Unit, rec, func() (uint32, <-chan string, error) { return m.StartTransient(ctx, u) })
-	if errors.Is(err, bus.ErrUnitExists) && c.isForeign(rec.Unit) {
+	if errors.Is(err, bus.ErrUnitExists) && c.isForeign(ctx, m, rec.Unit) {
 		// Nothing was started, and a stop must not take for its own what another hamgr on this host runs under that name.
 		return errors.Join(fmt.Errorf("%w: what runs in it was not started by this resource: is there another hamgr on this host? %w", resources.ErrSetup, err), removeRecord(c.dir))
 	}
@@ -150,10 +150,14 @@ func (c *command) runJob(ctx context.Context, m manager, unit string, rec record
 	return fmt.Errorf("systemd's job to start %s %s%s%s", unit, bus.ResultWords(word), c.unitEnding(ctx, m, unit), c.seeLog(rec))
 }
 
-// isForeign reports whether the unit's control group has processes, and none that this resource has started.
-func (c *command) isForeign(unit string) bool {
+// isForeign reports whether the unit has processes, and none that this resource has started.
+func (c *command) isForeign(ctx context.Context, m manager, unit string) bool {
+	s, err := m.Service(ctx, unit)
+	if err != nil || s.Text("ControlGroup") == "" {
+		return false
+	}
 	all, err := process.All()
-	group, found := kin{unit: unit}.group(), false
+	group, found := rooted(s.Text("ControlGroup")), false
 	for _, p := range all {
 		if !inGroup(p, group) {
 			continue
