@@ -9,6 +9,10 @@ import (
 
 // Died implements resources.Watcher.
 func (c *command) Died(ctx context.Context) error {
+	return beside(ctx, func() error { return c.died(ctx) })
+}
+
+func (c *command) died(ctx context.Context) error {
 	rec, err := readRecord(c.dir)
 	if err != nil {
 		return err

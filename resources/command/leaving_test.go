@@ -2,8 +2,10 @@ package command
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -132,5 +134,43 @@ func TestRecordIsLost(t *testing.T) {
 		if left, err := c.members(t.Context(), record{}); err != nil || len(left) > 0 {
 			t.Errorf("%s: left: %v %v", name, left, err)
 		}
+	}
+}
+
+// Looks hang no longer than they are given, whatever they look at: here a record that is a pipe nobody writes to.
+func TestLooksThatHang(t *testing.T) {
+	c := tracked(t, t.TempDir(), 1, "sleep", "60")
+	path := filepath.Join(c.dir, recordFile)
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, call := range map[string]func(context.Context) error{
+		"died": c.Died,
+		"probe": func(ctx context.Context) error {
+			state, _, err := c.Probe(ctx)
+			if state != resources.Unknown {
+				t.Errorf("probe: %s", state)
+			}
+			return err
+		},
+	} {
+		done := make(chan error, 1)
+		go func() { done <- call(deadline(t, 50*time.Millisecond)) }()
+		select {
+		case err := <-done:
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", name, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s hangs", name)
+		}
+		w, err := os.OpenFile(path, os.O_WRONLY, 0) // lets it go
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.Close()
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -11,15 +11,11 @@ import (
 )
 
 // Probe implements resources.Resource. A healthy process costs one look at it; all
-// processes of the host are read only when the recorded one is not there.
+// processes of the host are read only when the recorded one is not there. To read of a process that hangs may hang, too.
 func (c *command) Probe(ctx context.Context) (state resources.State, detail string, err error) {
 	held, err := notes.Lock(ctx, c.dir)
 	if err != nil {
 		return resources.Unknown, "", err
-	}
-	if len(c.opts.Monitor) == 0 {
-		defer held.Close()
-		return c.probe(ctx)
 	}
 	type look struct {
 		state  resources.State
