@@ -186,11 +186,17 @@ func (s *scripted) open(o *Options, token uint64) *ocf {
 
 func (s *scripted) resource() *ocf { s.Helper(); return s.open(s.options(), 7) }
 
-// nothingLeft waits until no process of this test is left, not even a zombie of ours.
+// nothingLeft waits until no process of this test is left, not even a zombie of ours, and no action that nobody waits for any more.
 func (s *scripted) nothingLeft() {
 	s.Helper()
+	locked, _ := filepath.Glob(s.file("*/lock")) // of the private directories
+	for _, path := range locked {
+		held, err := lock(within(s, 20*time.Second), filepath.Dir(path))
+		must(s, err)
+		held.Close()
+	}
 	var left []process.Process
-	for end := time.Now().Add(3 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if left = bearing("HAMGR_BOOT=" + s.boot); len(left) == 0 {
 			return
 		}
