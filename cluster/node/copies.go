@@ -58,16 +58,17 @@ func copyError(node, what string) error {
 // group by hand, and their next probes may come too late to tell. The error names the first one that has it active.
 func (r *runner) copyElsewhere(ctx context.Context) error {
 	found := r.copies(ctx)
-	for _, node := range slices.Sorted(maps.Keys(found)) {
-		// As soon as it is let go here, it would be granted to the next node, which is to be warned too.
-		for end := time.Now().Add(r.n.Config.Cluster.DetectionTime); r.copyKnown() == nil && time.Now().Before(end); {
-			if !sleep(ctx, 20*time.Millisecond) {
-				return ctx.Err()
-			}
-		}
-		return copyError(node, found[node])
+	if len(found) == 0 {
+		return ctx.Err()
 	}
-	return ctx.Err()
+	// As soon as it is let go here, it would be granted to the next node, which is to be warned too.
+	for end := time.Now().Add(r.n.Config.Cluster.DetectionTime); r.copyKnown() == nil && time.Now().Before(end); {
+		if !sleep(ctx, 20*time.Millisecond) {
+			return ctx.Err()
+		}
+	}
+	node := slices.Min(slices.Collect(maps.Keys(found)))
+	return copyError(node, found[node])
 }
 
 // askForCopies gives, by node, what of the group is active there.
