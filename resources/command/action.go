@@ -17,7 +17,7 @@ const (
 	// patience is how long a call waits for its end after its context has ended.
 	patience = 35 * time.Millisecond
 	// killTime is how long killing an action is tried. What hangs in the kernel dies later.
-	killTime = 500 * time.Millisecond
+	killTime = 2 * time.Second
 	// lastWords is how long the output of a command that has ended is waited for: something may hold it open.
 	lastWords = 20 * time.Millisecond
 	// mostOutput is how much of its end is kept.
@@ -82,7 +82,7 @@ func (c *command) act(ctx context.Context, argv []string) (ending, error) {
 	k := kin{mark: actionVariable + c.dir, leader: leader}
 	state, why, err := k.wait(ctx, child)
 	if errors.Is(err, errHangs) {
-		return ending{}, fmt.Errorf("%s: %w: %w", argv[0], err, why)
+		return ending{}, errors.Join(fmt.Errorf("%s: %w", argv[0], err), why)
 	}
 	_ = r.SetReadDeadline(time.Now().Add(lastWords))
 	said := <-output

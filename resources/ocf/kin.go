@@ -69,6 +69,9 @@ func (k *kin) find(ctx context.Context) ([]process.Process, error) {
 			running = append(running, p)
 		}
 	}
+	if len(running) > 0 {
+		return running, nil // to be looked for again, and not to be let slip away meanwhile
+	}
 	leaving = slices.DeleteFunc(leaving, func(p process.Process) bool { return ours[p.PID] })
 	if err := process.AwaitLeaving(ctx, leaving); err != nil {
 		return nil, fmt.Errorf("wait for processes that are ending: %w", err)

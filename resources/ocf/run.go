@@ -22,7 +22,7 @@ import (
 const (
 	// killTime is how long killing is tried; it takes some 10 ms. What hangs in the kernel dies later, and is
 	// then only known by its mark.
-	killTime = 500 * time.Millisecond
+	killTime = 2 * time.Second
 	// patience is how long a call waits for its end after its context has ended.
 	patience = 35 * time.Millisecond
 )

@@ -37,7 +37,7 @@ func TestDied(t *testing.T) {
 		"restarted by hand":        {sleeper, func(t *testing.T, unit string) { systemctl(t, "restart", "--no-block", unit) }, nil, true},
 		"restarted by systemd": {"[Service]\nType=exec\nExecStart=sh -c 'sleep 1; exit 9'\nRestartForceExitStatus=9\nRestartSec=0\n",
 			func(t *testing.T, unit string) { time.Sleep(time.Second) }, []string{"restart"}, true},
-		"stops for long": {"[Service]\nType=exec\nExecStart=sh -c 'trap \"sleep 1\" TERM; sleep 86394'\nExecStopPost=sleep 0.5\n",
+		"stops for long": {"[Service]\nType=exec\nExecStart=sh -c 'trap \"sleep 1; exit\" TERM; sleep 86394'\nExecStopPost=sleep 0.5\n",
 			func(t *testing.T, unit string) { syscall.Kill(mainPID(t, unit), syscall.SIGKILL) }, []string{"deactivating"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {

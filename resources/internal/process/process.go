@@ -13,7 +13,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +36,7 @@ type Process struct {
 	Session int
 	Threads int
 	Kernel  bool // a thread of the kernel
+	environ bool // it has one, even if that is empty
 	Exiting bool // its first thread runs no more of its program: see Leaving
 }
 
@@ -116,18 +119,27 @@ func (p Process) Leaving() bool {
 	return err == nil && now.Same(p) && now.Exiting && !now.Ended()
 }
 
-// Bears reports whether the process was started with an entry in its environment. Of one that is leaving nobody can tell.
+// Bears reports whether the process was started with an entry in its environment. Of one that is leaving nobody can tell. One
+// that is just executing a program has no environment for a moment.
 func (p Process) Bears(entry string) (bears, leaving bool) {
-	env, err := p.Environ()
-	if err != nil || len(env) == 0 {
-		return false, p.Leaving()
-	}
-	for e := range bytes.SplitSeq(env, []byte{0}) {
-		if string(e) == entry {
-			return true, false
+	for range 100 {
+		env, err := p.Environ()
+		if len(env) > 0 {
+			return slices.Contains(strings.Split(string(env), "\x00"), entry), false
 		}
+		if err != nil && !errors.Is(err, ErrGone) {
+			return false, false
+		}
+		now, err := Look(p.PID)
+		switch {
+		case err != nil || !now.Same(p) || now.Ended() || now.Kernel || now.environ:
+			return false, false
+		case now.Exiting:
+			return false, true
+		}
+		time.Sleep(time.Millisecond)
 	}
-	return false, false
+	return false, true
 }
 
 // leavingTime is how long AwaitLeaving waits for one that waits for something itself: a disk, a server.
@@ -288,6 +300,8 @@ func parseStat(b []byte) (Process, error) {
 	flags, err := strconv.ParseUint(string(fields[6]), 10, 64)
 	p.Kernel, p.Exiting = flags&kernelThread != 0, flags&exiting != 0
 	errs = append(errs, err)
+	const envEnd = 51 - 3 // shown to those who may look into its memory
+	p.environ = len(fields) > envEnd && string(fields[envEnd]) != "0"
 	p.Start, err = strconv.ParseUint(string(fields[19]), 10, 64)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return Process{}, fmt.Errorf("process state: %w", err)
