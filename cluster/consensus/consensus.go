@@ -224,7 +224,7 @@ func (l *Log) newRaft() (r *raft.Raft, err error) {
 	conf.ShutdownOnRemove = false // a removed voter must stay and say so
 	conf.NoLegacyTelemetry = true
 	conf.Logger = newLogger(l.log)
-	store := guardedLog{l.guard, l.stores.log}
+	store := guardedLog{l.guard, l.stores.log, l.stores.snapshots}
 	return raft.NewRaft(conf, l.fsm, store, store, guardedSnapshots{l.guard, l.stores.snapshots}, l.transport)
 }
 

@@ -114,8 +114,9 @@ type logStore interface {
 
 // guardedLog is a logStore behind the guard.
 type guardedLog struct {
-	guard *guard
-	store logStore
+	guard     *guard
+	store     logStore
+	snapshots raft.SnapshotStore
 }
 
 // IsMonotonic tells raft to leave no gap between the log and a snapshot received.
@@ -150,6 +151,9 @@ func (s guardedLog) GetLog(index uint64, entry *raft.Log) error {
 		err := s.store.GetLog(index, &e)
 		return e, err
 	})
+	if errors.Is(err, raft.ErrLogNotFound) {
+		got, err = s.edge(index)
+	}
 	if err == nil {
 		*entry = got
 		return nil
@@ -158,12 +162,35 @@ func (s guardedLog) GetLog(index uint64, entry *raft.Log) error {
 	return err
 }
 
+// edgeOfLog is the type of what stands for the last entry of a snapshot, which raft neither applies nor sends.
+const edgeOfLog = raft.LogType(255)
+
+// edge gives the index and the term of the newest snapshot's last entry, where the log begins after it. A follower whose
+// answer to the first entries after a snapshot was lost gets them again, and has to compare their predecessor; raft 1.8.0
+// looks for that in the log alone, refuses them, and gets the snapshot again, without end.
+//
+// For nothing else is the entry asked: what is applied lies behind the snapshot, and a leader that would send
+// the entry has to know the one before it, too.
+func (s guardedLog) edge(index uint64) (raft.Log, error) {
+	newest, err := guardedSnapshots{s.guard, s.snapshots}.List()
+	if err != nil {
+		return raft.Log{}, err
+	}
+	if len(newest) == 0 || newest[0].Index != index || index <= 1 {
+		return raft.Log{}, raft.ErrLogNotFound
+	}
+	return raft.Log{Index: index, Term: newest[0].Term, Type: edgeOfLog}, nil
+}
+
 func (s guardedLog) StoreLog(entry *raft.Log) error { return s.StoreLogs([]*raft.Log{entry}) }
 
 func (s guardedLog) StoreLogs(entries []*raft.Log) error {
 	own := make([]*raft.Log, len(entries)) // the caller goes on with its own at a deadline
 	for i, e := range entries {
 		c := *e
+		if c.Type == edgeOfLog {
+			return fmt.Errorf("entry %d is only the edge of a snapshot", c.Index)
+		}
 		own[i] = &c
 	}
 	return s.guard.do("store entries", func() error { return s.store.StoreLogs(own) })
