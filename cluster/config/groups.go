@@ -7,6 +7,9 @@ import (
 	"time"
 )
 
+// shortestExpiry is the shortest failure_expiry.
+const shortestExpiry = 10 * time.Second
+
 func (r *reader) checkGroups(d *draft) {
 	if d.top.settled["group"] {
 		return
@@ -23,6 +26,9 @@ func (r *reader) checkGroups(d *draft) {
 		r.checkRelations(t, g, d)
 		if _, err := ParseFailback(g.Failback); err != nil && !t.settled["failback"] {
 			r.problem(t, "failback", err.Error(), `write "never", "always", or the part of the day in which it may be, such as "22:00-05:30"`)
+		}
+		if e := g.FailureExpiry; e > 0 && e < shortestExpiry && !t.settled["failure_expiry"] {
+			r.problem(t, "failure_expiry", fmt.Sprintf("%q is too short: a group that fails everywhere would go round without a pause", e), fmt.Sprintf("write %q or more, or \"0s\" for an operator to decide", shortestExpiry))
 		}
 		if len(g.Resources) == 0 && !t.settled["resource"] {
 			r.problem(t, "resource", "the group has no resources", "write a [[group.resource]] table below it for each")

@@ -367,6 +367,8 @@ func (c *Coordinator) logCommitted(cmd state.Command, res *state.Result, reason 
 		log.Info("group to be restarted", "group", cmd.Restart.Group, "token", cmd.Restart.Token, "by", cmd.Restart.By)
 	case cmd.Clear != nil:
 		log.Info("failures cleared", "group", cmd.Clear.Group, "node", cmd.Clear.Node)
+	case cmd.Aim != nil:
+		log.Info("group to leave once others have stopped", "group", cmd.Aim.Group, "node", cmd.Aim.Node, "reason", reason)
 	case cmd.Expire != nil:
 		log.Info("failure expired", "group", cmd.Expire.Group, "node", cmd.Expire.Node, "reason", reason)
 	case cmd.Grant != nil:

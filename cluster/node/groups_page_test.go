@@ -107,7 +107,7 @@ func TestGroupsPage(t *testing.T) {
 	if err != nil || len(f.Steps) != 1 || !strings.Contains(f.Waits["batch"], "alpha holds db, from which it is to be apart") {
 		t.Errorf("alpha alone is left: %+v, %v", f, err)
 	}
-	if at := newExemplary(t, page, "alpha").where(); at != "batch on alpha" {
+	if at := newExemplary(t, page, "alpha").where(); at != "db on alpha, web on alpha" {
 		t.Errorf("both have to be placed on alpha: %s", at)
 	}
 	if at := newExemplary(t, page, "gamma").where(); at != "batch on gamma" {

@@ -97,7 +97,20 @@ func (r *runner) restart(ctx context.Context, f *failure) error {
 			return &resourceError{resource: r.parts[i].conf.Name, err: fmt.Errorf("stop: %w", err)}
 		}
 	}
+	if !sleep(ctx, restartPause(len(r.restarted))) {
+		return ctx.Err()
+	}
 	return r.startFrom(ctx, f.index)
+}
+
+// restartPause comes before the n-th restart within the window: what fails as soon as it runs must not keep the host busy.
+func restartPause(n int) time.Duration {
+	const longest = 10 * time.Second
+	pause := time.Duration(0)
+	for range n - 1 {
+		pause = min(longest, max(100*time.Millisecond, 2*pause))
+	}
+	return pause
 }
 
 // record keeps for the next daemon of this boot what it has to know of the group.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -14,6 +15,7 @@ type board struct {
 	v       View
 	now     int64
 	names   []string            // of the groups, in alphabetical order
+	queue   []string            // the same, in the order in which they choose their nodes
 	members []*member           // in alphabetical order
 	member  map[string]*member  // the same, by name
 	holds   map[string][]string // by node, in alphabetical order: what it may have active
@@ -26,6 +28,7 @@ type board struct {
 	later   map[string][]string // by group, those that run after it
 	apart   map[string][]string // by group, those that are never on its node
 	younger map[string]bool     // answers of yields
+	aim     map[string]string   // by group that runs well and is to go, the node to which
 }
 
 // member is a node that may run groups.
@@ -40,7 +43,7 @@ func look(s *state.State, v View) *board {
 		s: s, v: v, now: Now(s, v), names: s.GroupNames(), member: map[string]*member{}, holds: map[string][]string{},
 		where: make(map[string]string, len(s.Groups)), bound: map[string]string{}, ending: map[string]string{}, kept: map[string]string{},
 		sets: map[string][]string{}, led: map[string][]string{}, later: map[string][]string{}, apart: map[string][]string{},
-		younger: map[string]bool{},
+		younger: map[string]bool{}, aim: map[string]string{},
 	}
 	for _, name := range s.NodeNames() {
 		if n := s.Nodes[name]; n.Role == state.Member {
@@ -83,7 +86,42 @@ func look(s *state.State, v View) *board {
 		slices.Sort(held)
 	}
 	b.tie()
+	b.line()
 	return b
+}
+
+// line has those choose first that have the least choice: that may run on the fewest members, need the most room where room
+// is bounded, or prefer a node. Whoever comes later is content with what is left.
+func (b *board) line() {
+	bounded := slices.ContainsFunc(b.members, func(m *member) bool { return m.Capacity > 0 })
+	type claim struct {
+		name              string
+		choice, need, any int
+	}
+	claims := make([]claim, len(b.names))
+	for i, name := range b.names {
+		g := b.s.Groups[name]
+		c := claim{name: name, choice: len(b.members)}
+		if len(g.Allow) > 0 {
+			c.choice = len(g.Allow)
+		}
+		if len(g.Prefer) == 0 {
+			c.any = 1
+		}
+		if bounded {
+			for _, tied := range b.set(name) {
+				c.need += b.s.Groups[tied].Weight
+			}
+		}
+		claims[i] = c
+	}
+	slices.SortStableFunc(claims, func(x, y claim) int {
+		return cmp.Or(cmp.Compare(x.choice, y.choice), cmp.Compare(y.need, x.need), cmp.Compare(x.any, y.any))
+	})
+	b.queue = make([]string, len(claims))
+	for i, c := range claims {
+		b.queue[i] = c.name
+	}
 }
 
 // tie finds the sets of groups that are to be on one node.

@@ -150,12 +150,13 @@ func (p *play) turn() bool {
 	p.s = p.batch.State()
 	for _, a := range Plan(p.s, p.v) {
 		switch c := a.Commit; {
-		case c == nil || c.Stop == nil && c.Grant == nil:
+		case c == nil || c.Stop == nil && c.Grant == nil && c.Aim == nil:
 			continue
 		case p.batch.Apply(*c).Err != nil:
 			continue
 		case c.Stop != nil:
 			p.stop(c.Stop.Group, p.s.Groups[c.Stop.Group].Grant, a.Reason)
+		case c.Aim != nil:
 		default:
 			p.step(Step{c.Grant.Group, c.Grant.Node, false, a.Reason})
 		}

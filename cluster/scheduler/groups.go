@@ -15,10 +15,11 @@ func (b *board) planGroups() []Action {
 	b.foretell()
 	stopping := b.stops()
 	placed := b.grants()
+	plan = append(plan, b.aims(stopping)...)
 	for _, name := range b.names {
 		if reason := stopping[name]; reason != "" {
 			plan = append(plan, Action{Reason: reason, Commit: &state.Command{Stop: &state.StopGroup{
-				Group: name, Token: b.s.Groups[name].Grant.Token, Reason: reason,
+				Group: name, Token: b.s.Groups[name].Grant.Token, Reason: reason, Aim: b.aim[name],
 			}}})
 		}
 	}
@@ -35,7 +36,13 @@ func (b *board) planGroups() []Action {
 // room for them there: one that runs and would be better off there as well would be stopped for a place that is taken
 // when it comes.
 func (b *board) foretell() {
-	for _, name := range b.names {
+	for _, name := range b.queue { // whose way has begun comes first
+		g := b.s.Groups[name]
+		if m := b.member[g.Aim]; m != nil && g.Grant != nil && g.Grant.Phase != state.Stopping && b.obstacle(g, m) == fits {
+			b.bind(g, m)
+		}
+	}
+	for _, name := range b.queue {
 		g := b.s.Groups[name]
 		switch {
 		case len(g.With) > 0 || !wanted(g): // for those that follow, room is kept where they follow
@@ -74,7 +81,7 @@ func (b *board) grants() []string {
 			try(follower)
 		}
 	}
-	for _, name := range b.names {
+	for _, name := range b.queue {
 		try(name)
 	}
 	return placed
@@ -174,11 +181,15 @@ func (b *board) better(g *state.Group) string {
 	if here == nil {
 		return ""
 	}
+	if g.Aim != "" {
+		return b.goOn(g)
+	}
 	wished, failed := b.wished(g), b.failedFollower(g, here.Name)
 	back := g.Grant.Phase == state.Started && rank(g, here.Name) > 0 && g.Failback.Contains(b.v.Minute)
 	if wished == "" && failed == "" && !back {
 		return ""
 	}
+	bound := b.unbind(g)
 	now := b.choice(g, here)
 	best := b.best(g, slices.DeleteFunc(slices.Clone(b.members), func(m *member) bool { return m == here }))
 	why := ""
@@ -191,10 +202,51 @@ func (b *board) better(g *state.Group) string {
 	case back && best.against <= now.against && best.misfits <= now.misfits && best.rank < now.rank:
 		why = fmt.Sprintf("failback to %s, which is preferred", best.member.Name)
 	}
+	if m := g.Missed; m != nil && b.now < m.Until && best.member != nil && m.Node == best.member.Name {
+		why = ""
+	}
 	if why != "" {
 		b.bind(g, best.member)
+		b.aim[g.Name] = best.member.Name
+	} else {
+		b.rebind(bound)
 	}
 	return why
+}
+
+// goOn is better for a group whose way to another node has begun.
+func (b *board) goOn(g *state.Group) string {
+	bound := b.unbind(g)
+	m := b.member[g.Aim]
+	if m == nil || b.obstacle(g, m) != fits {
+		b.rebind(bound)
+		b.aim[g.Name] = ""
+		return ""
+	}
+	b.bind(g, m)
+	b.aim[g.Name] = m.Name
+	return g.AimReason
+}
+
+// aims gives what has to be known of those that leave later, when others have stopped, and of those that do not leave after
+// all.
+func (b *board) aims(stopping map[string]string) []Action {
+	var plan []Action
+	for _, name := range b.names {
+		node, decided := b.aim[name]
+		g := b.s.Groups[name]
+		if !decided || node == g.Aim || stopping[name] != "" {
+			continue
+		}
+		reason := b.ending[name]
+		if node == "" {
+			reason = fmt.Sprintf("%s cannot take %s any more", g.Aim, name)
+		}
+		plan = append(plan, Action{Reason: reason, Commit: &state.Command{Aim: &state.AimGroup{
+			Group: name, Token: g.Grant.Token, Node: node, Reason: reason,
+		}}})
+	}
+	return plan
 }
 
 // wished tells the wishes of operators for the group's set, in words.

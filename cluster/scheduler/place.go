@@ -123,15 +123,21 @@ type choice struct {
 	against int // operators' wishes against the node
 	misfits int // groups of the set that could not be there as well
 	rank    int
+	strange int // 1 if it is not where the group was last, and stopped well
 }
 
 func (b *board) choice(g *state.Group, m *member) choice {
-	return choice{m, b.wishesAgainst(g, m.Name), b.misfits(g, m), rank(g, m.Name)}
+	strange := 1
+	_, failed := g.Failures[m.Name]
+	if r := g.Released; !failed && r != nil && r.Proof.Kind == state.CleanStop && r.Proof.Node == m.Name {
+		strange = 0 // one that was only stopped for a while, as by a restart of what it runs after, comes back
+	}
+	return choice{m, b.wishesAgainst(g, m.Name), b.misfits(g, m), rank(g, m.Name), strange}
 }
 
 func (x choice) compare(y choice) int {
 	return cmp.Or(cmp.Compare(x.against, y.against), cmp.Compare(x.misfits, y.misfits), cmp.Compare(x.rank, y.rank),
-		lighter(x.member, y.member), cmp.Compare(x.member.Name, y.member.Name))
+		cmp.Compare(x.strange, y.strange), lighter(x.member, y.member), cmp.Compare(x.member.Name, y.member.Name))
 }
 
 // best picks the best of some members for a group; none if no member can take it.

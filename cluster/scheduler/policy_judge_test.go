@@ -93,6 +93,8 @@ func (w *world) cause(g *state.Group, seen map[string]bool) bool {
 	}
 	seen[g.Name] = true
 	switch {
+	case g.Aim != "": // it had a cause when it was decided
+		return true
 	case g.Removed, g.Disabled, g.Grant.Phase == state.Stopping, s.Nodes[here].Standby, len(g.Allow) > 0 && !slices.Contains(g.Allow, here):
 		return true
 	case len(g.With) == 0 && len(g.Prefer) > 0 && here != g.Prefer[0] && (g.Failback.Always || g.Failback.From != 0 && (w.sc.v.Minute >= 1320 || w.sc.v.Minute >= 0 && w.sc.v.Minute < 330)):

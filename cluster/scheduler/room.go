@@ -57,6 +57,28 @@ func (b *board) bind(g *state.Group, m *member) {
 	}
 }
 
+// unbind gives up the room that is bound for those that run with a group: where it goes, they go, and must not be in its
+// way. It tells where that was.
+func (b *board) unbind(g *state.Group) map[string]string {
+	was := map[string]string{}
+	for _, name := range b.sets[g.Name] {
+		if at := b.bound[name]; at != "" && name != g.Name {
+			was[name] = at
+			delete(b.bound, name)
+			b.member[at].load -= b.s.Groups[name].Weight
+		}
+	}
+	return was
+}
+
+// rebind takes that back.
+func (b *board) rebind(was map[string]string) {
+	for name, at := range was {
+		b.bound[name] = at
+		b.member[at].load += b.s.Groups[name].Weight
+	}
+}
+
 // wanted reports whether the group is to run at all, by the configuration and by the operators.
 func wanted(g *state.Group) bool { return !g.Removed && !g.Disabled && g.Halted == "" }
 

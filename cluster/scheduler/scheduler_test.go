@@ -190,6 +190,10 @@ func verb(a Action) string {
 		return "tick"
 	case a.Commit.Stop != nil:
 		return fmt.Sprintf("stop %s of token %d", a.Commit.Stop.Group, a.Commit.Stop.Token)
+	case a.Commit.Aim != nil && a.Commit.Aim.Node == "":
+		return fmt.Sprintf("give up the way of %s", a.Commit.Aim.Group)
+	case a.Commit.Aim != nil:
+		return fmt.Sprintf("aim %s at %s", a.Commit.Aim.Group, a.Commit.Aim.Node)
 	case a.Commit.Expire != nil:
 		return fmt.Sprintf("expire failure %d of %s on %s", a.Commit.Expire.Count, a.Commit.Expire.Group, a.Commit.Expire.Node)
 	}

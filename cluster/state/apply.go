@@ -96,6 +96,8 @@ func (t *step) run(c Command) Result {
 		return Result{Err: t.move(c.Move)}
 	case c.Restart != nil:
 		return Result{Err: t.restart(c.Restart)}
+	case c.Aim != nil:
+		return Result{Err: t.aim(c.Aim)}
 	case c.Expire != nil:
 		return Result{Err: t.expire(c.Expire)}
 	}

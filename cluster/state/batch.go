@@ -12,10 +12,10 @@ func NewBatch(old *State) Batch {
 	return Batch{&step{State: &next, index: old.Applied}}
 }
 
-// Apply applies a command that changes a grant: Grant, Stop, Started or Stopped. Of others a part could be done when
+// Apply applies a command that changes a grant: Grant, Stop, Started or Stopped, or says where a group is to go. Of others a part could be done when
 // they are refused; they are ErrConflict.
 func (b Batch) Apply(c Command) Result {
-	if c.Grant == nil && c.Stop == nil && c.Started == nil && c.Stopped == nil {
+	if c.Grant == nil && c.Stop == nil && c.Started == nil && c.Stopped == nil && c.Aim == nil {
 		return Result{Err: fmt.Errorf("not a command for a batch: %w", ErrConflict)}
 	}
 	b.t.index++

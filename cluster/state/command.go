@@ -44,6 +44,7 @@ type Command struct {
 	Move     *MoveGroup    `json:"move,omitempty"`
 	Restart  *RestartGroup `json:"restart,omitempty"`
 	Expire   *Expire       `json:"expire,omitempty"`
+	Aim      *AimGroup     `json:"aim,omitempty"`
 }
 
 // Configure makes the configuration file's nodes and groups the cluster's.
@@ -147,6 +148,8 @@ type StopGroup struct {
 	Group  string `json:"group"`
 	Token  uint64 `json:"token"`
 	Reason string `json:"reason"`
+	// Aim is the node to which it is to go, where that is the reason.
+	Aim string `json:"aim,omitempty"`
 }
 
 // Report is what the holder of a grant says of it.

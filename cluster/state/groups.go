@@ -17,6 +17,7 @@ func (t *step) grant(c *GrantGroup) Result {
 	if err := t.mayGrant(g, c); err != nil {
 		return Result{Err: fmt.Errorf("grant %s to %s: %w", c.Group, c.Node, err)}
 	}
+	t.arrive(g, c.Node)
 	t.LastToken++
 	g.Grant = &Grant{Node: c.Node, Boot: c.Boot, Token: t.LastToken, Phase: Granted, Reason: clip(c.Reason, maxNote), At: t.at}
 	return Result{Token: t.LastToken}
@@ -62,6 +63,9 @@ func (t *step) stop(c *StopGroup) error {
 		return fmt.Errorf("stop %s with token %d: %w", c.Group, c.Token, ErrSuperseded)
 	}
 	setPhase(g, Stopping, clip(c.Reason, maxNote))
+	if c.Aim != "" {
+		g.Aim = c.Aim
+	}
 	return nil
 }
 
@@ -161,7 +165,7 @@ func (t *step) clear(c *Clear) error {
 	if err != nil {
 		return err
 	}
-	g.Halted = ""
+	g.Halted, g.Missed = "", nil
 	if c.Node == "" {
 		g.Failures = nil
 	} else {

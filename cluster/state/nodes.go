@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
@@ -68,6 +69,9 @@ func (t *step) configureGroups(groups []ConfigGroup) error {
 		g := &Group{Name: c.Name}
 		if old := t.Groups[c.Name]; old != nil {
 			*g = *old
+		}
+		if !reflect.DeepEqual(g.Rules, c.Rules) {
+			g.Missed = nil
 		}
 		g.Rules, g.Removed = c.Rules, false
 		t.setGroup(g)

@@ -57,6 +57,52 @@ type Wish struct {
 	By    string `json:"by"`
 }
 
+// AimGroup says that a group that runs well is to go to a node, as soon as those that run after it have stopped; or, with
+// no node, that it does not go after all. What was begun for a reason is not begun again because that reason looks
+// different halfway.
+type AimGroup struct {
+	Group  string `json:"group"`
+	Token  uint64 `json:"token"`
+	Node   string `json:"node,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+func (t *step) aim(c *AimGroup) error {
+	g, err := t.group(c.Group)
+	switch {
+	case err != nil:
+		return err
+	case g.Grant == nil || g.Grant.Token != c.Token || g.Grant.Phase == Stopping:
+		return fmt.Errorf("aim of %s with token %d: %w", c.Group, c.Token, ErrSuperseded)
+	case c.Node == "":
+		t.arrive(g, "")
+		return nil
+	}
+	g.Aim, g.AimReason = c.Node, clip(c.Reason, maxNote)
+	return nil
+}
+
+// Missed is a node for which a group left its own, and that it did not get to. It does not leave for it again before
+// Until, a reading of State.Clock: what goes round in circles is nowhere most of the time.
+type Missed struct {
+	Node  string `json:"node"`
+	Until int64  `json:"until"`
+}
+
+// missedFor is for how long: 1 hour.
+const missedFor = 60 * 60 * 1000
+
+// arrive notes whether the group came to where it was to go.
+func (t *step) arrive(g *Group, node string) {
+	switch {
+	case g.Aim != "" && g.Aim != node:
+		g.Missed = &Missed{Node: g.Aim, Until: t.Clock + missedFor}
+	case g.Missed != nil && (g.Missed.Node == node || t.Clock >= g.Missed.Until):
+		g.Missed = nil
+	}
+	g.Aim, g.AimReason = "", ""
+}
+
 // onceWithin bounds a wish that is for once: 10 minutes. A group that could not follow it for so long is not moved
 // when nobody thinks of it any more.
 const onceWithin = 10 * 60 * 1000
@@ -108,7 +154,7 @@ func (t *step) enable(c *Enable) error {
 	if err != nil {
 		return err
 	}
-	g.Disabled = !c.On
+	g.Disabled, g.Missed = !c.On, nil
 	if c.On {
 		g.Halted = ""
 	}
@@ -184,6 +230,23 @@ func (t *step) move(c *MoveGroup) error {
 	g, err := t.group(c.Group)
 	if err != nil {
 		return err
+	}
+	for _, name := range t.GroupNames() { // one that it runs with may be what has to go
+		o := t.Groups[name]
+		leaves := o.Aim != "" && o.Grant != nil && o.Grant.Phase != Stopping
+		if o.Missed == nil && !leaves {
+			continue
+		}
+		o, err := t.group(name)
+		if err != nil {
+			return err
+		}
+		if o.Missed = nil; leaves {
+			o.Aim, o.AimReason = "", ""
+		}
+		if name == c.Group {
+			g = o
+		}
 	}
 	switch {
 	case c.To == "" && c.From == "":

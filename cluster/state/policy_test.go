@@ -436,3 +436,61 @@ func text(t *rapid.T, s *State) string {
 	}
 	return string(b)
 }
+
+// TestAimIsRemembered: what was decided of a group that runs well stands until it has left; and what it left for in vain, it does not
+// leave for again for a while.
+func TestAimIsRemembered(t *testing.T) {
+	setUp := func(t *testing.T) (*log, uint64) {
+		l := newJoined(t)
+		token := l.must(grant("db", "alpha", "a1")).Token
+		l.must(Command{Aim: &AimGroup{Group: "db", Token: token, Node: "beta", Reason: "failback"}})
+		if g := l.s.Groups["db"]; g.Aim != "beta" || g.AimReason != "failback" {
+			t.Fatalf("%+v", g)
+		}
+		return l, token
+	}
+	leave := func(l *log, token uint64, to string) *Group {
+		l.must(Command{Stop: &StopGroup{Group: "db", Token: token}})
+		l.refuse(Command{Aim: &AimGroup{Group: "db", Token: token, Node: "beta"}}, ErrSuperseded)
+		l.must(Command{Stopped: &Report{Group: "db", Token: token, Node: "alpha", Boot: "a1"}})
+		l.must(grant("db", to, l.s.Nodes[to].Boot))
+		return l.s.Groups["db"]
+	}
+	t.Run("arrived", func(t *testing.T) {
+		l, token := setUp(t)
+		if g := leave(l, token, "beta"); g.Aim != "" || g.AimReason != "" || g.Missed != nil {
+			t.Errorf("%+v", g)
+		}
+	})
+	t.Run("missed", func(t *testing.T) {
+		l, token := setUp(t)
+		if g := leave(l, token, "alpha"); g.Aim != "" || g.Missed == nil || g.Missed.Node != "beta" || g.Missed.Until != l.s.Clock+missedFor {
+			t.Errorf("%+v", g)
+		}
+		l.must(move("www", "beta", "", 0)) // it may run with db
+		if g := l.s.Groups["db"]; g.Missed != nil {
+			t.Errorf("an operator's word is not heard: %+v", g)
+		}
+	})
+	t.Run("given up", func(t *testing.T) {
+		l, token := setUp(t)
+		l.must(Command{Aim: &AimGroup{Group: "db", Token: token}})
+		if g := l.s.Groups["db"]; g.Aim != "" || g.Missed == nil || g.Grant.Phase != Granted {
+			t.Errorf("%+v", g)
+		}
+		l.must(Command{Clear: &Clear{Group: "db"}})
+		if g := l.s.Groups["db"]; g.Missed != nil {
+			t.Errorf("%+v", g)
+		}
+	})
+	t.Run("withdrawn", func(t *testing.T) {
+		l, _ := setUp(t)
+		l.must(move("db", "", "", 0))
+		if g := l.s.Groups["db"]; g.Aim != "" || g.Missed != nil {
+			t.Errorf("%+v", g)
+		}
+	})
+	l, token := setUp(t)
+	l.refuse(Command{Aim: &AimGroup{Group: "db", Token: token + 1, Node: "beta"}}, ErrSuperseded)
+	l.refuse(Command{Aim: &AimGroup{Group: "nothing", Token: token, Node: "beta"}}, ErrUnknown)
+}

@@ -105,11 +105,15 @@ type Group struct {
 	// Maintenance says that the cluster leaves it alone, by an operator's word.
 	Maintenance bool `json:"maintenance,omitempty"`
 	// Halted is the failure for which it was stopped everywhere; an operator's clear or enable ends that.
-	Halted   string   `json:"halted,omitempty"`
-	Wish     *Wish    `json:"wish,omitempty"`
-	Removed  bool     `json:"removed,omitempty"` // no longer configured, but still held
-	Grant    *Grant   `json:"grant,omitempty"`
-	Released *Release `json:"released,omitempty"` // how the last grant ended
+	Halted string `json:"halted,omitempty"`
+	Wish   *Wish  `json:"wish,omitempty"`
+	// Aim is the node for which it leaves its own, though it runs well.
+	Aim       string   `json:"aim,omitempty"`
+	AimReason string   `json:"aim_reason,omitempty"`
+	Missed    *Missed  `json:"missed,omitempty"`
+	Removed   bool     `json:"removed,omitempty"` // no longer configured, but still held
+	Grant     *Grant   `json:"grant,omitempty"`
+	Released  *Release `json:"released,omitempty"` // how the last grant ended
 	// Failures tells, node by node, why the group is not tried there again.
 	Failures map[string]Failure `json:"failures,omitempty"`
 	// Found tells, node by node, what was found active there without a grant.
