@@ -383,3 +383,18 @@ func TestReadOnlyByFault(t *testing.T) {
 	wantState(t, f, resources.Failed)
 	mustStop(t, f)
 }
+
+// A bind mount comes and goes while the disk below it stays mounted where it belongs: another resource, or the host, holds that.
+func TestBindMountOfADisk(t *testing.T) {
+	below := mounted(t, Options{Device: disk(t), Mountpoint: t.TempDir(), Fstype: "ext4"})
+	dir := filepath.Join(below.opts.Mountpoint, "part")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f := mounted(t, Options{Device: dir, Mountpoint: t.TempDir(), Fstype: "none", Options: []string{"bind"}})
+	wantState(t, f, resources.Active)
+	mustStop(t, f)
+	wantState(t, f, resources.Inactive)
+	wantState(t, below, resources.Active)
+	mustStop(t, below)
+}

@@ -158,7 +158,7 @@ func (f *filesystem) released(ctx context.Context, v view, last *entry) error {
 		return err
 	}
 	for end := time.Now().Add(releaseTime); ; {
-		if last != nil && unix.Major(last.dev) != 0 && last.dev != v.dev && v.holder == "" {
+		if last != nil && !f.bind() && unix.Major(last.dev) != 0 && last.dev != v.dev && v.holder == "" {
 			var err error // its name leads elsewhere by now, but it may be here still
 			if v.holder, err = pass(ctx, f.calls, "look", numbered(last.dev).heldBy); err != nil {
 				return still(err)
