@@ -50,7 +50,7 @@ func TestEntriesAfterASnapshotComeTwice(t *testing.T) {
 		t.Helper()
 		var resp raft.AppendEntriesResponse
 		err := leader.AppendEntries("follower", "follower", &raft.AppendEntriesRequest{
-			RPCHeader: header, Term: 2, Leader: []byte("leader"), PrevLogEntry: prev, PrevLogTerm: term, Entries: entries,
+			RPCHeader: header, Term: 2, PrevLogEntry: prev, PrevLogTerm: term, Entries: entries,
 		}, &resp)
 		if err != nil {
 			t.Fatal(err)
