@@ -124,7 +124,18 @@ func (a *agent) control(ctx context.Context, plug string, to chassis.ChassisCont
 			return raised
 		}
 		// A BMC that refuses to raise the level may still obey.
-		err := s.once(ctx, &chassis.ChassisControlRequest{ChassisControl: to}, &chassis.ChassisControlResponse{})
+		order := func() error {
+			return s.once(ctx, &chassis.ChassisControlRequest{ChassisControl: to}, &chassis.ChassisControlResponse{})
+		}
+		err := order()
+		if raised == nil && errors.Is(err, agents.ErrPrivilege) {
+			// What is refused was not done. A BMC that gets a message of the handshake again, late, may put the session
+			// back to the level with which it began.
+			s.isRaised = false
+			if raised = s.raise(ctx); raised == nil {
+				err = order()
+			}
+		}
 		if err != nil && raised != nil {
 			err = fmt.Errorf("%w; before that, %w", err, raised)
 		}

@@ -182,6 +182,22 @@ func TestRaise(t *testing.T) {
 	}
 }
 
+// TestLowered: a BMC that puts the session back to its first level, as some do on a repeated message of the handshake, is asked
+// once more; one that does not want to obey is not asked for ever.
+func TestLowered(t *testing.T) {
+	t.Parallel()
+	r := ipmipeer.StartReference(t, ipmipeer.Config{}, 4)
+	a := open(t, options(r.Addr()))
+	r.Lower(1)
+	if err := a.Off(within(t, 5*time.Second), ""); err != nil || r.Power() != agents.Off || len(r.Calls()) != 2 {
+		t.Errorf("%v, power %v after %v", err, r.Power(), r.Calls())
+	}
+	r.Lower(9)
+	if err := a.On(within(t, 5*time.Second), ""); !errors.Is(err, agents.ErrPrivilege) || r.Power() != agents.Off || len(r.Calls()) != 4 {
+		t.Errorf("%v, power %v after %v", err, r.Power(), r.Calls())
+	}
+}
+
 // TestPlug: a BMC has one machine, and refuses to guess which other one was meant.
 func TestPlug(t *testing.T) {
 	t.Parallel()

@@ -36,6 +36,7 @@ type Reference struct {
 	stuck    bool
 	statuses func() ([]byte, types.CompletionCode) // instead of the state, if set
 	noSlot   int                                   // Open Sessions to be refused
+	lowered  int                                   // Chassis Controls to be refused for want of privilege
 }
 
 // StartReference runs a server with so many session slots until the end of the test.
@@ -144,6 +145,13 @@ func (r *Reference) SetControl(code types.CompletionCode, stuck bool) {
 	r.code, r.stuck = code, stuck
 }
 
+// Lower refuses the next n Chassis Controls for want of privilege.
+func (r *Reference) Lower(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lowered = n
+}
+
 // NoSlot refuses the next n sessions for want of a slot.
 func (r *Reference) NoSlot(n int) {
 	r.mu.Lock()
@@ -183,6 +191,10 @@ func (r *Reference) control(_ context.Context, _ *handlers.HandlerContext, data 
 		word = "reset"
 	}
 	r.calls = append(r.calls, word)
+	if r.lowered > 0 {
+		r.lowered--
+		return nil, types.CodeInsufficientPrivilege, nil
+	}
 	if !r.stuck {
 		r.power = r.power&^1 | byte(to.ChassisControl)&1
 	}
