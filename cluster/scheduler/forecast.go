@@ -33,17 +33,6 @@ type Forecast struct {
 // ErrImpossible: an operator's wish cannot be fulfilled at present; nothing was done.
 var ErrImpossible = errors.New("not possible now")
 
-// late gives the groups that are held, and wait for their stop.
-func (p *play) late(waits map[string]string) []string {
-	var all []string
-	for name := range waits {
-		if p.s.Groups[name].Grant != nil {
-			all = append(all, name)
-		}
-	}
-	return all
-}
-
 // Foresee plays a command, and what the scheduler makes of it, to the end, as if every node did at once what it
 // is told and nothing failed meanwhile. An error of the state is returned as it is; a move that would not come about is
 // ErrImpossible.
@@ -164,6 +153,17 @@ func (p *play) turn() bool {
 	}
 	p.s = p.batch.State()
 	return happened
+}
+
+// late gives the groups that are held, and wait for their stop.
+func (p *play) late(waits map[string]string) []string {
+	var all []string
+	for name := range waits {
+		if p.s.Groups[name].Grant != nil {
+			all = append(all, name)
+		}
+	}
+	return all
 }
 
 func (p *play) stop(group string, gr *state.Grant, reason string) {

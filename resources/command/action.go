@@ -14,8 +14,6 @@ import (
 )
 
 const (
-	// patience is how long a call waits for its end after its context has ended.
-	patience = 35 * time.Millisecond
 	// killTime is how long killing an action is tried. What hangs in the kernel dies later.
 	killTime = 2 * time.Second
 	// lastWords is how long the output of a command that has ended is waited for: something may hold it open.
@@ -23,26 +21,6 @@ const (
 	// mostOutput is how much of its end is kept.
 	mostOutput = 500
 )
-
-// beside runs f, which obeys ctx unless the kernel holds it, because of a disk that does not answer. Then the
-// caller is let go; f keeps the resource's lock until it comes back.
-func beside(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-t.C:
-		return fmt.Errorf("something hangs in the kernel: %w", ctx.Err())
-	}
-}
 
 // ending is how an action ended.
 type ending struct {

@@ -5,11 +5,12 @@ import (
 	"errors"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // Died implements resources.Watcher.
 func (c *command) Died(ctx context.Context) error {
-	return beside(ctx, func() error { return c.died(ctx) })
+	return process.Beside(ctx, func() error { return c.died(ctx) })
 }
 
 func (c *command) died(ctx context.Context) error {

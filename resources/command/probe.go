@@ -22,7 +22,7 @@ func (c *command) Probe(ctx context.Context) (state resources.State, detail stri
 		detail string
 	}
 	seen := make(chan look, 1)
-	err = beside(ctx, func() error {
+	err = process.Beside(ctx, func() error {
 		defer held.Close()
 		state, detail, err := c.probe(ctx)
 		seen <- look{state, detail}

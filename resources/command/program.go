@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // prepared is what a program needs to be started.
@@ -106,7 +107,7 @@ func (c *command) openLog() (*os.File, error) {
 // Check implements resources.Checker: are the programs, the user, the directories there? What lies on a file system of
 // the same group is there only when that is mounted.
 func (c *command) Check(ctx context.Context) error {
-	return beside(ctx, func() error {
+	return process.Beside(ctx, func() error {
 		var errs []error
 		for _, argv := range [][]string{c.opts.Run, c.opts.Start, c.opts.Stop, c.opts.Monitor} {
 			if len(argv) > 0 {

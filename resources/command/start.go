@@ -10,6 +10,7 @@ import (
 
 	"github.com/hamgr/hamgr/resources"
 	"github.com/hamgr/hamgr/resources/internal/notes"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // Start implements resources.Resource. With run it returns as soon as the program was
@@ -22,7 +23,7 @@ func (c *command) Start(ctx context.Context) error {
 	}
 	// A hanging file system can hold the launch for ever. It keeps the lock then,
 	// so that no later Stop takes the resource for inactive.
-	err = beside(ctx, func() error {
+	err = process.Beside(ctx, func() error {
 		defer held.Close()
 		return c.start(ctx)
 	})

@@ -19,7 +19,7 @@ func (c *command) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop %s: %w", c.opts.name(), err)
 	}
 	begun := time.Now()
-	err = beside(ctx, func() error {
+	err = process.Beside(ctx, func() error {
 		defer held.Close()
 		return c.stop(ctx)
 	})

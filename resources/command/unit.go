@@ -262,7 +262,7 @@ func (c *command) endUnit(ctx context.Context, unit string) error {
 		if err != nil && !errors.Is(err, bus.ErrNoUnit) { // a transient one is gone as soon as it is down
 			return fmt.Errorf("have systemd stop %s, which is %s: %w", unit, u.State(), err)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := process.Sleep(ctx, pause); err != nil {
 			return fmt.Errorf("%s is %s: %w", unit, u.State(), err)
 		}
 	}
@@ -288,20 +288,8 @@ func (c *command) unitReason(ctx context.Context, unit string) string {
 			}
 			return c.unitEnding(ctx, m, unit)
 		}
-		if sleep(ctx, 2*time.Millisecond) != nil {
+		if process.Sleep(ctx, 2*time.Millisecond) != nil {
 			return ""
 		}
-	}
-}
-
-// sleep ends early, with an error, when the context does.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -96,7 +96,7 @@ func (f *filesystem) endUsers(ctx context.Context, v view) (busy, err error) {
 	if err != nil || ended {
 		return nil, err
 	}
-	wait(ctx, busyPause)
+	process.Sleep(ctx, busyPause)
 	inside, err := f.inside(ctx, *v.top)
 	if err != nil {
 		return nil, err
@@ -180,20 +180,11 @@ func (f *filesystem) released(ctx context.Context, v view, last *entry) error {
 		case time.Now().After(end):
 			return fmt.Errorf("the device is still held by %s", v.holder)
 		default:
-			wait(ctx, busyPause)
+			process.Sleep(ctx, busyPause)
 		}
 		var err error
 		if v, err = pass(ctx, f.calls, "look", f.look); err != nil {
 			return still(err)
 		}
-	}
-}
-
-func wait(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

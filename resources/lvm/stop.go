@@ -7,6 +7,8 @@ import (
 	"math"
 	"os"
 	"time"
+
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 const (
@@ -48,7 +50,7 @@ func (v *volumeGroup) stop(ctx context.Context) error {
 			return errors.Join(v.left(ctx, ds), failed, ctx.Err())
 		}
 		if failed != nil {
-			if sleep(ctx, releasePause); ctx.Err() != nil {
+			if process.Sleep(ctx, releasePause); ctx.Err() != nil {
 				continue
 			}
 		}
@@ -125,13 +127,4 @@ func (v *volumeGroup) used(ds []device) error {
 		errs = append(errs, fmt.Errorf("%s is still active: %s", d.name, who))
 	}
 	return errors.Join(errs...)
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }

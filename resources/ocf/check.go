@@ -3,12 +3,14 @@ package ocf
 import (
 	"context"
 	"fmt"
+
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // Check implements resources.Checker: the agent is there, its parameters fit, and it finds nothing wrong with them
 // itself (validate-all).
 func (o *ocf) Check(ctx context.Context) error {
-	err := beside(ctx, func() error { return o.validate(ctx) })
+	err := process.Beside(ctx, func() error { return o.validate(ctx) })
 	if err != nil {
 		return fmt.Errorf("check by %s: %w", o.name, err)
 	}

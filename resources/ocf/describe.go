@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 const example = `[[group.resource]]
@@ -28,7 +29,7 @@ func describe(ctx context.Context, root, program string) (resources.Description,
 		return resources.Description{}, err
 	}
 	var m *metadata
-	err = beside(ctx, func() (err error) {
+	err = process.Beside(ctx, func() (err error) {
 		m, err = readMetadata(ctx, root, n)
 		return err
 	})

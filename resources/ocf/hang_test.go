@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // A process that hangs in the kernel cannot be killed: the call ends all the same, and until it is gone nothing else
@@ -25,7 +26,7 @@ func TestHangsInTheKernel(t *testing.T) {
 	ctx := within(t, 300*time.Millisecond)
 	state, _, err := r.Probe(ctx)
 	end, _ := ctx.Deadline()
-	if over := time.Since(end); state != resources.Unknown || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, errHangs) || over > late {
+	if over := time.Since(end); state != resources.Unknown || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, process.ErrHangs) || over > late {
 		t.Errorf("%s %v, %v too late", state, err, over)
 	}
 	must(t, os.Remove(s.file("hang")))
@@ -60,7 +61,7 @@ func TestAgentHangsInTheKernel(t *testing.T) {
 	release := brokenDisk(t, s.file("mnt"))
 	s.write("hang", "")
 	r := s.resource()
-	if _, _, err := r.Probe(within(t, 300*time.Millisecond)); !errors.Is(err, errHangs) {
+	if _, _, err := r.Probe(within(t, 300*time.Millisecond)); !errors.Is(err, process.ErrHangs) {
 		t.Error(err)
 	}
 	must(t, os.Remove(s.file("hang")))

@@ -40,7 +40,7 @@ func TestEndsWithin50ms(t *testing.T) {
 		}
 		began := time.Now()
 		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, errHangs) {
+		if err := <-ended; !errors.Is(err, context.Canceled) || errors.Is(err, process.ErrHangs) {
 			t.Logf("%v", err)
 			continue
 		}
@@ -129,7 +129,7 @@ func TestCancelled(t *testing.T) {
 		cancel()
 	}()
 	err := r.Start(ctx)
-	if !errors.Is(err, context.Canceled) || !errors.Is(err, errHangs) && !strings.Contains(err.Error(), "start was killed") {
+	if !errors.Is(err, context.Canceled) || !errors.Is(err, process.ErrHangs) && !strings.Contains(err.Error(), "start was killed") {
 		t.Error(err)
 	}
 	s.nothingLeft()

@@ -148,7 +148,7 @@ func (o *ocf) Probe(ctx context.Context) (resources.State, string, error) {
 		detail string
 	}
 	seen := make(chan look, 1)
-	err := beside(ctx, func() error {
+	err := process.Beside(ctx, func() error {
 		state, detail, err := o.probe(ctx)
 		seen <- look{state, detail}
 		return err

@@ -23,32 +23,7 @@ const (
 	// killTime is how long killing is tried; it takes some 10 ms. What hangs in the kernel dies later, and is
 	// then only known by its mark.
 	killTime = 2 * time.Second
-	// patience is how long a call waits for its end after its context has ended.
-	patience = 35 * time.Millisecond
 )
-
-// errHangs says that something of a call is left although its time is over.
-var errHangs = errors.New("something hangs in the kernel")
-
-// beside runs f, which obeys ctx unless the kernel holds it, because of a disk that does not answer. Then the
-// caller is let go; f keeps the resource's lock until it comes back.
-func beside(ctx context.Context, f func() error) error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	t := time.NewTimer(patience)
-	defer t.Stop()
-	select {
-	case err := <-done:
-		return err
-	case <-t.C:
-		return fmt.Errorf("%w: %w", errHangs, ctx.Err())
-	}
-}
 
 // job is one run of an agent.
 type job struct {
@@ -79,7 +54,7 @@ func (o *ocf) run(ctx context.Context, c call) (result, error) {
 	began := time.Now()
 	r, err := execute(ctx, job{path: o.path, action: c.action, env: env, secrets: secrets, mark: mark, most: mostStdout, alone: c.action == "validate-all"})
 	took := time.Since(began).Round(time.Millisecond)
-	if errors.Is(err, errHangs) {
+	if errors.Is(err, process.ErrHangs) {
 		return result{}, err
 	}
 	if err := errors.Join(err, o.forget(runningFile)); err != nil {
@@ -163,7 +138,7 @@ func execute(ctx context.Context, j job) (result, error) {
 	}
 	switch {
 	case hangs != nil:
-		return result{}, errors.Join(fmt.Errorf("%s was killed, and %w: %w", j.action, errHangs, hangs), why)
+		return result{}, errors.Join(fmt.Errorf("%s was killed, and %w: %w", j.action, process.ErrHangs, hangs), why)
 	case why != nil:
 		r.ending = j.action + " was killed"
 		return result{}, fmt.Errorf("%s: %w", r.says(), why)

@@ -14,7 +14,7 @@ import (
 // Start implements resources.Resource. What is active already, and was not started under this grant, is an
 // error: it would have another token. So is a start after which the agent's own monitor does not say that it runs.
 func (o *ocf) Start(ctx context.Context) error {
-	err := beside(ctx, func() error { return o.start(ctx) })
+	err := process.Beside(ctx, func() error { return o.start(ctx) })
 	if err != nil {
 		return fmt.Errorf("start by %s: %w", o.name, err)
 	}
@@ -92,7 +92,7 @@ func (o *ocf) warnIfShort(ctx context.Context, m *metadata, action string) {
 // Stop implements resources.Resource. The agent's stop must succeed, and then its monitor must say that nothing
 // runs. The metadata are not read: what has happened to the agent's file must not keep a stop from being tried.
 func (o *ocf) Stop(ctx context.Context) error {
-	err := beside(ctx, func() error { return o.stop(ctx) })
+	err := process.Beside(ctx, func() error { return o.stop(ctx) })
 	if err != nil {
 		return fmt.Errorf("stop by %s: %w", o.name, err)
 	}

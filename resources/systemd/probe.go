@@ -10,6 +10,7 @@ import (
 
 	"github.com/hamgr/hamgr/resources"
 	"github.com/hamgr/hamgr/resources/internal/bus"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // run remembers which run of the unit is the resource's: its invocation ID. A service that was restarted
@@ -141,7 +142,7 @@ func (s *service) Died(ctx context.Context) error {
 		if reason != nil {
 			return reason
 		}
-		if err := sleep(ctx, reconnectPause); err != nil {
+		if err := process.Sleep(ctx, reconnectPause); err != nil {
 			return err
 		}
 	}

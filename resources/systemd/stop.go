@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/resources/internal/bus"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // Stop implements resources.Resource. How the service is ended is up to the unit (KillMode=, TimeoutStopSec=,
@@ -76,7 +77,7 @@ func (s *service) end(ctx context.Context, m manager, name string) error {
 			}
 			job = ", and its stop job " + bus.ResultWords(word)
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := process.Sleep(ctx, pause); err != nil {
 			return failed(err)
 		}
 	}
@@ -99,16 +100,4 @@ func remains(ctx context.Context, m manager, name string) (left string, busy boo
 		return "", false, err
 	}
 	return fmt.Sprintf("it is %s, and has left %s", u.State(), list(processes)), false, nil
-}
-
-// sleep ends early, with an error, when the context does.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

@@ -73,7 +73,7 @@ func (e Ending) End(ctx context.Context) error {
 			if err := signalAll(left, unix.SIGKILL); err != nil {
 				return err
 			}
-			sleep(ctx, pause)
+			Sleep(ctx, pause)
 		}
 	}
 	return nil
@@ -130,15 +130,6 @@ func waitAll(ctx context.Context, ps []Process) error {
 		}
 	}
 	return nil
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
 }
 
 // List names processes for operators, not more than a handful.
