@@ -111,7 +111,7 @@ func (p *peers) hello(ctx context.Context, h coordinator.Hello) (coordinator.Wel
 
 // report tells the coordinator of this node's own grants.
 func (p *peers) report(ctx context.Context, cmd state.Command) error {
-	cmd.Version = state.Version
+	cmd.Version = cmd.Needs()
 	_, err := p.ask(ctx, verbReport, cmd, func(ctx context.Context) (answer, error) {
 		return answer{}, p.n.coord.Report(ctx, p.n.Self, cmd)
 	})

@@ -58,6 +58,7 @@ func Next(s *state.State, v View) (ms int64) {
 	for _, n := range s.Nodes {
 		until, _ := Quarantine(n, now, v.Policy)
 		sooner(until - now)
+		sooner(away(n, now))
 	}
 	for _, g := range s.Groups {
 		sooner(nextOf(g, now))

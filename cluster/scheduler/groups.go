@@ -128,8 +128,8 @@ func (b *board) unwanted(g *state.Group) string {
 		return "the group is no longer configured"
 	case g.Disabled:
 		return "disabled by an operator"
-	case n != nil && n.Standby:
-		return here + " is on standby"
+	case n != nil && n.Aside() != "":
+		return here + " is " + n.Aside()
 	case !g.Allows(here):
 		return here + " is no longer allowed to run it"
 	}

@@ -198,8 +198,8 @@ func unfit(s *state.State, v View, n *state.Node, now int64) string {
 		return "is " + quarantine
 	case n.Op != 0 || n.Unclean != "":
 		return "is being fenced"
-	case n.Standby:
-		return "is on standby"
+	case n.Aside() != "":
+		return "is " + n.Aside()
 	case n.Maintenance:
 		return "is in maintenance"
 	case !n.Up && n.Left:
@@ -222,7 +222,7 @@ func (b *board) worthWaiting(g *state.Group, best *member) string {
 		return ""
 	}
 	for _, m := range b.members {
-		if m.Boot == "" && !m.Standby && !m.Maintenance && g.Allows(m.Name) && (rank(g, m.Name) < rank(g, best.Name) || len(g.Prefer) == 0) {
+		if m.Boot == "" && m.Aside() == "" && !m.Maintenance && g.Allows(m.Name) && (rank(g, m.Name) < rank(g, best.Name) || len(g.Prefer) == 0) {
 			return m.Name
 		}
 	}

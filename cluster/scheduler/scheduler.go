@@ -76,8 +76,18 @@ func (b *board) needsFencing(n *state.Node) string {
 		return n.Unclean
 	case !n.Up || gone == "" || n.Name == b.v.Self || !watched:
 		return ""
+	case away(n, b.now) > 0:
+		return ""
 	}
 	return fmt.Sprintf("%s; it may hold %s", gone, strings.Join(held, ", "))
+}
+
+// away is for how many ms more a node's daemon may be away, as it said.
+func away(n *state.Node, now int64) int64 {
+	if n.Away == nil {
+		return 0
+	}
+	return max(0, n.Away.Until-now)
 }
 
 func planOperation(s *state.State, v View, n *state.Node, o *state.Operation) []Action {

@@ -49,6 +49,9 @@ type step struct {
 }
 
 func (t *step) run(c Command) Result {
+	if err := t.speaks(c); err != nil {
+		return Result{Err: err}
+	}
 	switch {
 	case c.Configure != nil:
 		return Result{Err: t.configure(c.Configure)}
@@ -100,6 +103,14 @@ func (t *step) run(c Command) Result {
 		return Result{Err: t.aim(c.Aim)}
 	case c.Expire != nil:
 		return Result{Err: t.expire(c.Expire)}
+	case c.Away != nil:
+		return Result{Err: t.away(c.Away)}
+	case c.Leaving != nil:
+		return Result{Err: t.leaving(c.Leaving)}
+	case c.Upgrade != nil:
+		return Result{Err: t.upgrade(c.Upgrade)}
+	case c.Force != nil:
+		return Result{Err: t.force(c.Force)}
 	}
 	return Result{Err: fmt.Errorf("command without content: %w", ErrUnknown)}
 }

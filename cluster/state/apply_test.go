@@ -192,8 +192,10 @@ func TestConfigureKeepsWhatIsHeld(t *testing.T) {
 }
 
 func TestOldVersionIsRefused(t *testing.T) {
-	if _, err := Decode([]byte(`{"v":2,"join":{"node":"alpha"}}`)); !errors.Is(err, ErrVersion) {
-		t.Fatal(err)
+	for _, v := range []int{0, Version + 1} {
+		if _, err := Decode(fmt.Appendf(nil, `{"v":%d,"join":{"node":"alpha"}}`, v)); !errors.Is(err, ErrVersion) {
+			t.Fatal(v, err)
+		}
 	}
 }
 
@@ -252,6 +254,10 @@ func drawCommand(t *rapid.T, s *State) Command {
 		{Stop: &StopGroup{Group: group, Token: token}},
 		{Started: r}, {Stopped: r}, {Failed: r}, {StopFailed: r},
 		{Clear: &Clear{Group: group}},
+		{Away: &Away{Node: node, Boot: boot, For: rapid.Int64Range(-1, 1<<40).Draw(t, "away")}},
+		{Leaving: &Leaving{Node: node, Boot: boot}},
+		{Upgrade: &Upgrade{Version: rapid.IntRange(0, 3).Draw(t, "format")}},
+		{Force: &Force{Node: node, By: by}},
 		drawWord(t, s, node, group, token), drawWord(t, s, node, group, token),
 	}).Draw(t, "command")
 	c.Elapsed = rapid.Int64Range(-10, 5000).Draw(t, "elapsed")

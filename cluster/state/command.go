@@ -7,9 +7,6 @@ import (
 	"fmt"
 )
 
-// Version is the version of the command format. A node refuses what it does not know.
-const Version = 1
-
 // Command is one entry of the replicated log: exactly one of the pointers is set.
 type Command struct {
 	Version int   `json:"v"`
@@ -45,6 +42,11 @@ type Command struct {
 	Restart  *RestartGroup `json:"restart,omitempty"`
 	Expire   *Expire       `json:"expire,omitempty"`
 	Aim      *AimGroup     `json:"aim,omitempty"`
+
+	Away    *Away    `json:"away,omitempty"`
+	Leaving *Leaving `json:"leaving,omitempty"`
+	Upgrade *Upgrade `json:"upgrade,omitempty"`
+	Force   *Force   `json:"force,omitempty"`
 }
 
 // Configure makes the configuration file's nodes and groups the cluster's.
@@ -53,6 +55,14 @@ type Configure struct {
 	Digest  string        `json:"digest"`
 	Nodes   []ConfigNode  `json:"nodes"`
 	Groups  []ConfigGroup `json:"groups"`
+	// Text is the configuration file itself, which every daemon then runs with.
+	Text string `json:"text,omitempty"`
+	// TwoNode says that of two voters one may go on alone, by proof of the other's being off.
+	TwoNode bool `json:"two_node,omitempty"`
+	// By is the operator who applied it; empty for the file that a cluster began with.
+	By string `json:"by,omitempty"`
+	// From is the index of the configuration that it was judged against; another one in between makes it void.
+	From uint64 `json:"from,omitempty"`
 }
 
 // ConfigNode is a node as configured.
@@ -127,6 +137,8 @@ type ShotProven struct {
 	Evidence []string       `json:"evidence"`
 	Devices  []DeviceResult `json:"devices,omitempty"`
 	Opinions []string       `json:"opinions,omitempty"`
+	// Kind is what proves it, if that is not the power switch.
+	Kind ProofKind `json:"kind,omitempty"`
 }
 
 // PoweredOn ends an operation that was to switch the node on.
@@ -205,7 +217,7 @@ type Confirm struct {
 
 // Encode gives the command's bytes for the log.
 func (c Command) Encode() ([]byte, error) {
-	c.Version = Version
+	c.Version = c.Needs()
 	return json.Marshal(c)
 }
 
@@ -216,8 +228,8 @@ func Decode(b []byte) (Command, error) {
 	if err := json.Unmarshal(b, &c); err != nil {
 		return Command{}, fmt.Errorf("decode command: %w", err)
 	}
-	if c.Version != Version {
-		return Command{}, fmt.Errorf("decode command: version %d, this daemon knows %d: %w", c.Version, Version, ErrVersion)
+	if c.Version < Oldest || c.Version > Version {
+		return Command{}, fmt.Errorf("decode command: version %d of the log's format, this daemon knows %d to %d: %w", c.Version, Oldest, Version, ErrVersion)
 	}
 	strict := json.NewDecoder(bytes.NewReader(b))
 	strict.DisallowUnknownFields()
@@ -231,6 +243,8 @@ func Decode(b []byte) (Command, error) {
 var (
 	// ErrVersion: the command is of a format that this daemon does not know.
 	ErrVersion = errors.New("unknown command version")
+	// ErrFormat: the cluster does not keep to a format in which it can be said.
+	ErrFormat = errors.New("not before all nodes know it")
 	// ErrUnknown: it names a node, group or operation that does not exist.
 	ErrUnknown = errors.New("unknown")
 	// ErrBootEnded: the boot is proven over; whatever still speaks in its name must stop.

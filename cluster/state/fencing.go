@@ -192,6 +192,8 @@ func (t *step) shotProven(c *ShotProven) error {
 		return fmt.Errorf("operation %d is to switch on: %w", o.ID, ErrConflict)
 	case o.Phase != Shooting:
 		return fmt.Errorf("operation %d is %s, not %s: %w", o.ID, o.Phase, Shooting, ErrConflict)
+	case c.Kind != "" && c.Kind != Watchdog:
+		return fmt.Errorf("operation %d: %q is no proof of a shot: %w", o.ID, c.Kind, ErrConflict)
 	case len(c.Evidence) == 0:
 		return fmt.Errorf("operation %d: proof without evidence: %w", o.ID, ErrConflict)
 	}
@@ -202,13 +204,22 @@ func (t *step) shotProven(c *ShotProven) error {
 	if n.Boot != o.Boot {
 		return fmt.Errorf("operation %d fenced boot %q, %s is in %q: %w", o.ID, o.Boot, o.Node, n.Boot, ErrSuperseded)
 	}
-	p := Proof{Kind: PowerOff, Node: o.Node, Boot: o.Boot, Op: o.ID, Evidence: clipLines(c.Evidence, maxEvidence)}
+	kind := PowerOff
+	if c.Kind != "" {
+		kind = c.Kind
+	}
+	p := Proof{Kind: kind, Node: o.Node, Boot: o.Boot, Op: o.ID, Evidence: clipLines(c.Evidence, maxEvidence)}
 	o.Proof, o.Error = &p, ""
 	record(o, Attempt{Executor: c.Executor, At: t.at, Proven: true, Devices: c.Devices, Opinions: c.Opinions})
 	t.endBoot(n, p)
-	if o.By == ByCluster {
+	if o.By == ByCluster && kind == PowerOff {
 		n.Fenced = append(slices.Clone(n.Fenced), t.Clock)
 		n.Fenced = n.Fenced[max(0, len(n.Fenced)-keepFenced):]
+	}
+	if kind == Watchdog { // nobody switched anything off, and the host comes back by itself
+		n.Op = 0
+		t.close(o, Done, "its watchdog must have reset it; nothing was read off")
+		return nil
 	}
 	t.rehearsed(n, o, c.Devices)
 	if o.Action != FenceOff {

@@ -46,8 +46,8 @@ func (t *step) mayGrant(g *Group, c *GrantGroup) error {
 		return fmt.Errorf("not in the cluster in boot %q: %w", c.Boot, ErrSuperseded)
 	case n.Unclean != "" || n.Op != 0:
 		return fmt.Errorf("it is being fenced: %w", ErrConflict)
-	case n.Standby:
-		return fmt.Errorf("it is on standby: %w", ErrConflict)
+	case n.Aside() != "":
+		return fmt.Errorf("it is %s: %w", n.Aside(), ErrConflict)
 	case n.Maintenance:
 		return fmt.Errorf("it is in maintenance: %w", ErrConflict)
 	}

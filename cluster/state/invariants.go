@@ -56,6 +56,9 @@ func CheckStep(before, after *State) error {
 	if after.LastOp < before.LastOp {
 		bad("S8: the newest operation fell from %d to %d", before.LastOp, after.LastOp)
 	}
+	if after.Format() < before.Format() || len(after.Forced) < len(before.Forced) {
+		bad("the log's format went from %d to %d, the forced quorums from %d to %d", before.Format(), after.Format(), len(before.Forced), len(after.Forced))
+	}
 	if after.Clock < before.Clock || after.Clock > before.Clock+maxElapsed {
 		bad("S7: the clock went from %d to %d", before.Clock, after.Clock)
 	}
@@ -68,7 +71,7 @@ func CheckStep(before, after *State) error {
 			if g.Grant.Token <= before.LastToken {
 				bad("S2: new grant of %s with token %d, %d was granted before", name, g.Grant.Token, before.LastToken)
 			}
-			if n := after.Nodes[g.Grant.Node]; n == nil || n.Standby || n.Maintenance || n.Op != 0 || n.Unclean != "" {
+			if n := after.Nodes[g.Grant.Node]; n == nil || n.Aside() != "" || n.Maintenance || n.Op != 0 || n.Unclean != "" {
 				bad("S3: %s was granted to %s, which may hold nothing: %+v", name, g.Grant.Node, n)
 			}
 			if g.Disabled || g.Halted != "" || g.Maintenance || after.Maintenance || !g.Allows(g.Grant.Node) {
@@ -118,9 +121,9 @@ func checkRelease(s *State, group string, was Grant, r *Release) error {
 	switch p.Kind {
 	case CleanStop:
 		return nil
-	case PowerOff:
+	case PowerOff, Watchdog:
 		o := s.Operations[p.Op]
-		if o == nil || o.Proof == nil || o.Node != was.Node || o.Boot != was.Boot || len(p.Evidence) == 0 {
+		if o == nil || o.Proof == nil || o.Proof.Kind != p.Kind || o.Node != was.Node || o.Boot != was.Boot || len(p.Evidence) == 0 {
 			return fmt.Errorf("S3: %s: no operation %d that proves %s off in boot %s", group, p.Op, was.Node, was.Boot)
 		}
 		return nil

@@ -73,6 +73,10 @@ func granted(s *State, node string) []string {
 // checkNode verifies what is remembered of a node's fencings.
 func checkNode(s *State, n *Node) error {
 	switch f := n.Fenced; {
+	case n.Away != nil && (!n.Up || n.Away.Until > s.Clock+maxAway):
+		return fmt.Errorf("%s is away without being up, or without end: %+v", n.Name, *n.Away)
+	case n.Leaving && !n.Up:
+		return fmt.Errorf("%s is being stopped, and not up", n.Name)
 	case n.Standby && n.Role != Member:
 		return fmt.Errorf("%s %s is on standby", n.Role, n.Name)
 	case len(f) > keepFenced || !slices.IsSorted(f) || len(f) > 0 && f[len(f)-1] > s.Clock:

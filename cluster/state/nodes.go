@@ -13,13 +13,19 @@ func (t *step) configure(c *Configure) error {
 	if t.Cluster != "" && t.Cluster != c.Cluster {
 		return fmt.Errorf("configure: this cluster is %q, not %q: %w", t.Cluster, c.Cluster, ErrConflict)
 	}
+	if c.From != 0 && c.From != t.Configured.Index {
+		return fmt.Errorf("configure: it was judged against configuration %d, and %d is in force: %w", c.From, t.Configured.Index, ErrSuperseded)
+	}
 	if err := t.configureNodes(c.Nodes); err != nil {
 		return err
 	}
 	if err := t.configureGroups(c.Groups); err != nil {
 		return err
 	}
-	t.Cluster, t.Digest = c.Cluster, c.Digest
+	t.Cluster, t.Digest, t.Text, t.TwoNode = c.Cluster, c.Digest, c.Text, c.TwoNode
+	if t.Format() > 1 {
+		t.Configured = Configured{Index: t.index, By: clip(c.By, maxText), At: t.at}
+	}
 	return nil
 }
 
@@ -115,6 +121,9 @@ func (t *step) join(c *Join) error {
 		t.closeByNewBoot(n)
 		n.Boot = c.Boot
 	}
+	if n.Session != c.Session || n.Boot != c.Boot {
+		n.Away, n.Leaving = nil, false
+	}
 	n.Up, n.Left, n.Session = true, false, c.Session
 	if c.Machine != (Machine{}) {
 		n.Machine = c.Machine.Kept()
@@ -152,7 +161,7 @@ func (t *step) endBoot(n *Node, p Proof) {
 			n.Ended = n.Ended[extra:]
 		}
 	}
-	n.Up, n.Unclean = false, ""
+	n.Up, n.Unclean, n.Away, n.Leaving = false, "", nil, false
 }
 
 // noteFound records what the node found active without holding a grant of this boot.
@@ -191,7 +200,7 @@ func (t *step) leave(c *Leave) error {
 	if held := t.Holds(c.Node); len(held) > 0 || n.Op != 0 || n.Unclean != "" {
 		return fmt.Errorf("leave of %s: it may still hold %v: %w", c.Node, held, ErrConflict)
 	}
-	n.Up, n.Left = false, true
+	n.Up, n.Left, n.Away, n.Leaving = false, true, nil, false
 	return nil
 }
 

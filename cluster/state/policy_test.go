@@ -69,7 +69,7 @@ func TestDecodeIsWhole(t *testing.T) {
 		`{"v":1,"promote":{"group":"db"}}`,
 		`{"v":1,"grant":{"group":"db","node":"alpha","boot":"a1","promoted":true}}`,
 		`{"v":1,"configure":{"cluster":"web","groups":[{"name":"db","clones":2}]}}`,
-		`{"v":2,"tick":{}}`,
+		`{"v":3,"tick":{}}`,
 	} {
 		if c, err := Decode([]byte(more)); !errors.Is(err, ErrVersion) {
 			t.Errorf("%s: %+v, %v", more, c, err)

@@ -28,10 +28,25 @@ type State struct {
 	Clock int64 `json:"clock,omitempty"`
 	// Maintenance says that the cluster watches, and leaves everything alone.
 	Maintenance bool `json:"maintenance,omitempty"`
+	// Level is the version of the log's format that all nodes know; see Format.
+	Level int `json:"level,omitempty"`
+	// Text is the configuration that every daemon runs with, and Configured tells where it comes from.
+	Text       string     `json:"text,omitempty"`
+	Configured Configured `json:"configured,omitzero"`
+	TwoNode    bool       `json:"two_node,omitempty"`
+	// Forced tells when an operator gave up the majority for lost.
+	Forced []Forced `json:"forced,omitempty"`
 
 	Nodes      map[string]*Node      `json:"nodes"`
 	Groups     map[string]*Group     `json:"groups"`
 	Operations map[uint64]*Operation `json:"operations"` // open ones, and the last closed ones
+}
+
+// Configured is where the present configuration comes from.
+type Configured struct {
+	Index uint64 `json:"index,omitempty"` // of its log entry
+	By    string `json:"by,omitempty"`    // the operator who applied it; empty for the file that the cluster began with
+	At    int64  `json:"at,omitempty"`    // Unix milliseconds, for display
 }
 
 // Role says what a node does in the cluster.
@@ -66,6 +81,10 @@ type Node struct {
 	Ended []string `json:"ended,omitempty"`
 	// Machine is the hardware that the node says it runs on.
 	Machine Machine `json:"machine,omitzero"`
+	// Away is set while the node's daemon restarts.
+	Away *Absence `json:"away,omitempty"`
+	// Leaving says that its daemon is being stopped, and that what it holds is to move away first.
+	Leaving bool `json:"leaving,omitempty"`
 	// Standby says that the node may hold no groups, by an operator's word.
 	Standby bool `json:"standby,omitempty"`
 	// Maintenance says that the cluster leaves the node and what it holds alone, and does not shoot it.
@@ -158,6 +177,7 @@ const (
 	CleanStop    ProofKind = "clean_stop"    // (a) the node reported a clean stop of that grant
 	PowerOff     ProofKind = "power_off"     // (b) every feed was read back off
 	NewBoot      ProofKind = "new_boot"      // (c) the node came back with a new kernel
+	Watchdog     ProofKind = "watchdog"      // (e) its armed and tested watchdog must have expired
 	OperatorWord ProofKind = "operator_word" // (f) an operator confirmed by hand that it is down
 )
 
