@@ -13,6 +13,7 @@ func (r *reader) check(d *draft) {
 	r.checkNodes(d)
 	r.checkDevices(d)
 	r.checkFencing(d)
+	r.checkTwoNode(d)
 	r.checkGroups(d)
 }
 

@@ -35,6 +35,9 @@ type Config struct {
 
 	// Warnings are what is legal but doubtful.
 	Warnings []Problem
+
+	// origins are where the secrets come from, by the key's full name.
+	origins map[string]origin
 }
 
 // Cluster is the table [cluster].
@@ -46,6 +49,7 @@ type Cluster struct {
 	DataDir       string        `toml:"data_dir" doc:"absolute path of the folder for the replicated log"`
 	FenceAction   string        `toml:"fence_action" oneof:"reboot|off" doc:"what becomes of a fenced node: reboot powers it on again once it was proven off"`
 	OnQuorumLoss  string        `toml:"on_quorum_loss" oneof:"stop|freeze" doc:"what a node without quorum does with its groups"`
+	TwoNode       bool          `toml:"two_node" doc:"two members and no witness: the one that is left goes on alone, but only if it was in quorum in this boot and itself reads the other's power back as off"`
 
 	HealthInterval   time.Duration `toml:"health_interval" range:"0s..24h" doc:"how often each fence device is read by each node that may have to use it, with a random tenth more or less; 0s: never"`
 	RehearsalAge     time.Duration `toml:"rehearsal_age" range:"0s..87600h" doc:"status warns of a fence device that was not proven to cut its node's power for longer; 0s: it does not"`
@@ -73,14 +77,14 @@ type Node struct {
 	Addresses []string   `toml:"addresses" doc:"IP addresses without port, one per link"`
 	Role      string     `toml:"role" oneof:"member|witness" doc:"a member runs groups and votes, a witness only votes"`
 	Capacity  int        `toml:"capacity" range:"0..1000000" doc:"no group is placed on the node once the weights of its groups are together more than this; 0: no bound"`
-	Fencing   [][]string `toml:"fencing" doc:"levels of fence device names; levels are tried in order, all devices of a level must succeed"`
+	Fencing   [][]string `toml:"fencing" order:"free" doc:"levels of fence device names; levels are tried in order, all devices of a level must succeed"`
 }
 
 // Device is one table [[fence_device]].
 type Device struct {
 	Name    string              `toml:"name" doc:"name of the fence device"`
 	Agent   string              `toml:"agent" doc:"the agent that drives the device"`
-	Plugs   map[string][]string `toml:"plugs" doc:"node name to its plugs at the device; without it the device serves the one node whose fencing names it"`
+	Plugs   map[string][]string `toml:"plugs" order:"free" doc:"node name to its plugs at the device; without it the device serves the one node whose fencing names it"`
 	Timeout time.Duration       `toml:"timeout" range:"100ms..10m" doc:"bound of one attempt, from connecting to the last read-back"`
 	Settle  time.Duration       `toml:"settle" range:"10ms..30s" doc:"how long off must last: the time between the two reads that prove it"`
 	// Identity is IdentityCheck or IdentityIgnore.
@@ -92,10 +96,10 @@ type Device struct {
 type Group struct {
 	Name     string   `toml:"name" doc:"name of the group"`
 	Prefer   []string `toml:"prefer" doc:"members that should run the group, best first; others follow"`
-	Allow    []string `toml:"allow" doc:"the only members that may run the group; without it all may"`
-	After    []string `toml:"after" doc:"groups that must run for this one to run, on whatever node: it starts after them and stops before them"`
-	With     []string `toml:"with" doc:"groups on whose node this one runs, and without which it does not"`
-	Apart    []string `toml:"apart" doc:"groups that never run on the same node as this one, whatever fails"`
+	Allow    []string `toml:"allow" order:"free" doc:"the only members that may run the group; without it all may"`
+	After    []string `toml:"after" order:"free" doc:"groups that must run for this one to run, on whatever node: it starts after them and stops before them"`
+	With     []string `toml:"with" order:"free" doc:"groups on whose node this one runs, and without which it does not"`
+	Apart    []string `toml:"apart" order:"free" doc:"groups that never run on the same node as this one, whatever fails"`
 	Weight   int      `toml:"weight" range:"0..1000000" doc:"what the group takes of a node's capacity; groups are spread by it too"`
 	Failback string   `toml:"failback" doc:"when a running group goes back to a node that it prefers: never, always, or a part of each day as in 22:00-05:30, by the coordinator's local time"`
 

@@ -19,6 +19,7 @@ type reader struct {
 	sources  *sources // nil: secrets outside the file are not fetched
 	problems Errors
 	warnings []Problem
+	origins  map[string]origin
 }
 
 // problem reports a key of a table, at the line of the key if it was written.

@@ -52,6 +52,7 @@ type field struct {
 	key, doc string
 	limits   string // "1..65535" or "500ms..60s"; both ends belong to it
 	oneof    []string
+	unsorted bool   // the order in the innermost lists means nothing
 	secret   string // for isSecretPart: a pattern of the names that are secrets
 	val      reflect.Value
 }
@@ -66,7 +67,7 @@ func fieldsOf(p any) []field {
 		if key == "" || key == "-" {
 			continue
 		}
-		f := field{key: key, doc: sf.Tag.Get("doc"), limits: sf.Tag.Get("range"), secret: sf.Tag.Get("secret"), val: v.FieldByIndex(sf.Index)}
+		f := field{key: key, doc: sf.Tag.Get("doc"), limits: sf.Tag.Get("range"), secret: sf.Tag.Get("secret"), unsorted: sf.Tag.Get("order") == "free", val: v.FieldByIndex(sf.Index)}
 		if words := sf.Tag.Get("oneof"); words != "" {
 			f.oneof = strings.Split(words, "|")
 		}

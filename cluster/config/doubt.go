@@ -22,22 +22,6 @@ func (r *reader) doubt(d *draft) {
 	}
 }
 
-// doubtVoters says what the number of voters means.
-func (r *reader) doubtVoters(d *draft) {
-	voters := len(d.Voters())
-	last := d.nodes[voters-1]
-	switch {
-	case voters == 1:
-		r.warn(last, last.line, "", "one node alone: nobody takes over when it fails", "add nodes")
-	case voters == 2:
-		r.warn(last, last.line, "", "two voters: no failure is tolerated for certain, because the survivor goes on only if it reads the other's power back as off itself, and a node that boots alone waits",
-			`add a third node, or a small one with role = "witness"`)
-	case voters%2 == 0:
-		r.warn(last, last.line, "", fmt.Sprintf("%d voters tolerate the loss of %d, no more than %d voters do", voters, (voters-1)/2, voters-1),
-			`add or remove one, for example with role = "witness"`)
-	}
-}
-
 // doubtLinks looks for members with fewer links than others. It is no error, because
 // a link may be added node by node; a witness often has one alone.
 func (r *reader) doubtLinks(d *draft) {

@@ -47,14 +47,14 @@ func parse(path string, data []byte, kinds Kinds, from *sources) (*Config, error
 	if problem != nil {
 		return nil, Errors{*problem}
 	}
-	r := &reader{file: path, kinds: kinds, sources: from}
+	r := &reader{file: path, kinds: kinds, sources: from, origins: map[string]origin{}}
 	d := r.draft(root)
 	r.check(d)
 	if len(r.problems) > 0 {
 		return nil, Errors(sorted(r.problems))
 	}
 	r.doubt(d)
-	d.Warnings = sorted(r.warnings)
+	d.Warnings, d.origins = sorted(r.warnings), r.origins
 	return &d.Config, nil
 }
 

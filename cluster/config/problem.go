@@ -16,11 +16,14 @@ type Problem struct {
 	Cure string `json:"cure"` // what to do about it; may be empty
 }
 
-// String gives "file:line: key: msg; cure".
+// String gives "file:line: key: msg; cure"; "cluster configuration 41, line 12: ..." where there is no file.
 func (p Problem) String() string {
 	var b strings.Builder
 	b.WriteString(p.File)
-	if p.Line > 0 {
+	switch {
+	case p.Line > 0 && strings.HasPrefix(p.File, committedAs):
+		fmt.Fprintf(&b, ", line %d", p.Line)
+	case p.Line > 0:
 		fmt.Fprintf(&b, ":%d", p.Line)
 	}
 	if p.Key != "" {

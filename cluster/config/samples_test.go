@@ -26,7 +26,7 @@ func TestSamples(t *testing.T) {
 		warnings string
 	}{
 		"hamgr.toml":    {[]string{"alpha", "beta", "gamma"}, 3, "the fence devices of alpha, beta, gamma share the power of their node"},
-		"two-node.toml": {[]string{"alpha", "beta"}, 2, "the fence devices of alpha, beta share the power of their node, two voters"},
+		"two-node.toml": {[]string{"alpha", "beta"}, 2, "two voters, the fence devices of alpha, beta share the power of their node"},
 		"witness.toml":  {[]string{"alpha", "beta"}, 3, "the fence devices of alpha, beta share the power of their node"},
 	} {
 		cfg := parseSample(t, name, readSample(t, name))

@@ -22,12 +22,20 @@ const unread = "not-read"
 // maxSecret bounds a secret's file.
 const maxSecret = 64 << 10
 
-// sources are where Load gets secrets from. Parse has none.
+// sources are where secrets come from. Parse has none.
 type sources struct {
 	// shared says that others can read the configuration file.
 	shared bool
 	mode   fs.FileMode
+	// committed says that the text is the cluster's, or is to become it: every node has it.
+	committed bool
+	// unread says that secrets elsewhere are not fetched.
+	unread bool
 }
+
+// origin is where a secret comes from: what the suffix of its key says, and the file, variable or credential; never
+// the secret.
+type origin struct{ suffix, from string }
 
 // The suffixes of a secret's key, and what they point to.
 var variants = []string{"", "_file", "_env", "_credential"}
@@ -58,13 +66,19 @@ func (r *reader) secret(t *table, f field) {
 		r.problem(t, key, "is "+t.keys[key].found()+", but a string is wanted", "put it in quotes")
 		return
 	}
-	value, msg, cure := r.fetch(f.key, strings.TrimPrefix(key, f.key), text)
+	suffix := strings.TrimPrefix(key, f.key)
+	value, msg, cure := r.fetch(f.key, suffix, text)
 	if msg != "" {
 		t.settled[f.key] = true
 		r.problem(t, key, msg, cure)
 		return
 	}
 	f.val.Set(reflect.ValueOf(agents.NewSecret(value)))
+	from := origin{suffix, text}
+	if suffix == "" {
+		from.from = ""
+	}
+	r.origins[t.key(f.key)] = from
 }
 
 // secretPart moves the secrets of a table of strings to the field for them. A name that matches
@@ -119,6 +133,9 @@ func secretName(key string) (name, suffix string) {
 	return key, ""
 }
 
+// fetches reports whether secrets that are kept elsewhere are read.
+func (r *reader) fetches() bool { return r.sources != nil && !r.sources.unread }
+
 // fetch gets the bytes of a secret. The message never holds any of them.
 func (r *reader) fetch(key, suffix, text string) (value, msg, cure string) {
 	if text == "" {
@@ -126,6 +143,10 @@ func (r *reader) fetch(key, suffix, text string) (value, msg, cure string) {
 	}
 	switch suffix {
 	case "":
+		if r.sources != nil && r.sources.committed {
+			return "", "a secret stands in the configuration itself, which every node gets and keeps in its log",
+				fmt.Sprintf("write it to a file of its own on every node, with mode 0600, and name that in %s_file", key)
+		}
 		if r.sources != nil && r.sources.shared {
 			return "", fmt.Sprintf("a secret stands in a file that others can read (mode %04o)", r.sources.mode),
 				fmt.Sprintf("move it to a file of its own and name that in %s_file, or: chmod 600 %s", key, quoteShell(r.file))
@@ -135,12 +156,12 @@ func (r *reader) fetch(key, suffix, text string) (value, msg, cure string) {
 		if !filepath.IsAbs(text) {
 			return "", fmt.Sprintf("%q is not an absolute path", text), "write the path from / on"
 		}
-		if r.sources == nil {
+		if !r.fetches() {
 			return unread, "", ""
 		}
 		return readSecret(text)
 	case "_env":
-		if r.sources == nil {
+		if !r.fetches() {
 			return unread, "", ""
 		}
 		value, ok := os.LookupEnv(text)
@@ -159,7 +180,7 @@ func (r *reader) credential(key, name string) (value, msg, cure string) {
 	if name != filepath.Base(name) || name == "." || name == ".." {
 		return "", fmt.Sprintf("%q is not the name of a credential", name), "write the name alone, as in LoadCredential=NAME:PATH"
 	}
-	if r.sources == nil {
+	if !r.fetches() {
 		return unread, "", ""
 	}
 	dir := os.Getenv("CREDENTIALS_DIRECTORY")
