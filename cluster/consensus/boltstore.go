@@ -22,7 +22,8 @@ import (
 // the tail, says which entries and how many values there are: what is lost in a damaged
 // page is missed (verify.go).
 type boltLog struct {
-	db *bbolt.DB
+	db  *bbolt.DB
+	dir string
 
 	mu   sync.Mutex // held by writers; guards tail
 	tail tail
@@ -67,10 +68,12 @@ func createBolt(path string, c boltContent) error {
 	}
 	db, err := bbolt.Open(tmp, 0o600, boltOptions())
 	if err != nil {
+		_ = os.Remove(tmp)
 		return fmt.Errorf("make %s: %w", path, err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error { return putContent(tx, c) })
 	if err = errors.Join(err, db.Close()); err != nil {
+		_ = os.Remove(tmp)
 		return fmt.Errorf("make %s: %w", path, err)
 	}
 	if err := os.Rename(tmp, path); err != nil {
@@ -109,14 +112,28 @@ func openBolt(path string) (*boltLog, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := createBolt(path, c); err != nil {
+	if err = createBolt(path, c); isFull(err) { // the reserve of the old file has room for the new one
+		if err = dropReserve(path); err == nil {
+			err = createBolt(path, c)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	db, err := bbolt.Open(path, 0o600, boltOptions())
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	return &boltLog{db: db, tail: c.tail()}, nil
+	return &boltLog{db: db, dir: filepath.Dir(path), tail: c.tail()}, nil
+}
+
+// dropReserve gives the blocks behind the pages in use back.
+func dropReserve(path string) error {
+	used, err := readUsed(path)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	return os.Truncate(path, int64(len(used)))
 }
 
 func boltOptions() *bbolt.Options {
@@ -268,7 +285,7 @@ func (s *boltLog) update(f func(*bbolt.Tx, *tail) error) error {
 	if err == nil {
 		s.tail = t
 	}
-	return err
+	return refusal(s.dir, err)
 }
 
 func putTail(tx *bbolt.Tx, t tail) error {

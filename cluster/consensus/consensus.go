@@ -84,9 +84,11 @@ type Config struct {
 	// DetectionTime sets every interval, see DeriveTiming.
 	DetectionTime time.Duration
 	Stores        *Stores // nil: files in Dir; tests use MemoryStores
-	// Fatal is called once, in a goroutine of its own, when a store failed. The log has
-	// refused everything since. The caller cuts the node off the network and ends the
-	// process: an abandoned write may still reach the disk at any time.
+	// Fatal is called once, in a goroutine of its own, when a store failed. The log votes,
+	// leads and acknowledges nothing any more. After ErrStoreHung the caller cuts the node
+	// off the network and ends the process: an abandoned write may still reach the disk at
+	// any time. After any other error the call has returned, and the process may live on:
+	// to stop its groups in order, and to say why.
 	Fatal func(error)
 	Log   *slog.Logger // nil: discard
 }
@@ -228,8 +230,9 @@ func (l *Log) newRaft() (r *raft.Raft, err error) {
 	return raft.NewRaft(conf, l.fsm, store, store, guardedSnapshots{l.guard, l.stores.snapshots}, l.transport)
 }
 
-// fail is called once, when a store failed. First nothing goes out or comes in any more,
-// then the library is told to end; only then is the failure made known.
+// fail is called once, when a store failed. First nothing of the log goes out or comes in
+// any more, then the library is told to end; only then is the failure made known. The link
+// below is the caller's, and carries on until it is told otherwise.
 func (l *Log) fail(err error) {
 	l.failure.Store(&err)
 	l.transport.cut()

@@ -13,11 +13,22 @@ import (
 	"github.com/hashicorp/raft"
 )
 
+// What Fatal's error may wrap beside ErrStoreFailed.
+var (
+	// ErrStoreFull means that the disk has no room. It is a refusal: the node has no part in
+	// the cluster any more, but nothing can land later, and the process may live on.
+	ErrStoreFull = fmt.Errorf("%w: the disk is full", ErrStoreFailed)
+	// ErrStoreHung means that a call of the disk did not return. It may do so at any time,
+	// and write; the process must end.
+	ErrStoreHung = fmt.Errorf("%w: the disk hangs", ErrStoreFailed)
+)
+
 // guard puts a deadline round every call of the stores. raft has none: a leader whose
 // disk hangs keeps its leadership, and its heartbeats go on (hashicorp/raft#503).
 //
-// The first deadline missed is final, and so is the first error. An abandoned write may
-// land later, behind raft's back; and after a failed sync nobody knows what is on disk.
+// The first deadline missed is final, and so is the first error: after a failed sync nobody
+// knows what is on disk. But the two are told apart. What was refused is over; what hangs
+// may land later, behind raft's back, for as long as the process lives, and longer.
 type guard struct {
 	limit  time.Duration
 	report func(error) // called once
@@ -52,7 +63,14 @@ func (g *guard) fail(err error) error {
 		defer g.mu.Unlock()
 		return g.err
 	}
-	g.err = fmt.Errorf("%w: %w", ErrStoreFailed, err)
+	switch {
+	case errors.Is(err, ErrStoreFailed):
+		g.err = err
+	case isFull(err):
+		g.err = fmt.Errorf("%w: %w", ErrStoreFull, err)
+	default:
+		g.err = fmt.Errorf("%w: %w", ErrStoreFailed, err)
+	}
 	g.mu.Unlock()
 	if g.running.Load() {
 		g.report(g.err)
@@ -81,13 +99,19 @@ func (g *guard) do(what string, f func() error) error {
 	defer timer.Stop()
 	select {
 	case err := <-done:
-		if err != nil && !errors.Is(err, raft.ErrLogNotFound) && !errors.Is(err, errNotFound) {
+		if err != nil && !harmless(err) {
 			return g.fail(fmt.Errorf("%s: %w", what, err))
 		}
 		return err
 	case <-timer.C:
-		return g.fail(fmt.Errorf("%s: no answer within %s", what, g.limit))
+		return g.fail(fmt.Errorf("%w: %s: no answer within %s", ErrStoreHung, what, g.limit))
 	}
+}
+
+// harmless tells the answers of a store that is well: there is no such entry or value, or no
+// room for one more snapshot, without which the log goes on.
+func harmless(err error) bool {
+	return errors.Is(err, raft.ErrLogNotFound) || errors.Is(err, errNotFound) || errors.Is(err, errNoRoom)
 }
 
 // giveUp ends the calling goroutine, which is one of raft's, after a final failure. raft

@@ -46,14 +46,14 @@ func (d dirRecords) load(name string) ([]byte, error) {
 	}
 	value, err := openRecord(b)
 	if err != nil {
-		return nil, fmt.Errorf("read the %s: %w", name, err)
+		return nil, cure(string(d), fmt.Errorf("read the %s, %s: %w", name, filepath.Join(string(d), name), err))
 	}
 	return value, nil
 }
 
 func (d dirRecords) save(name string, value []byte) error {
 	if err := writeFile(filepath.Join(string(d), name), sealRecord(value)); err != nil {
-		return fmt.Errorf("write the %s: %w", name, err)
+		return refusal(string(d), fmt.Errorf("write the %s: %w", name, err))
 	}
 	return nil
 }

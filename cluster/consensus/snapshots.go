@@ -38,7 +38,11 @@ const (
 	snapshotSuffix  = ".snapshot"
 	snapshotsKept   = 2
 	maxSnapshotHead = 1 << 20
+	snapshotMargin  = 1 << 20 // of free space, that a snapshot leaves
 )
+
+// errNoRoom means that a snapshot was not taken. The log goes on without: it is only not cut.
+var errNoRoom = errors.New("no room for a snapshot")
 
 // snapshotHead describes a snapshot.
 type snapshotHead struct {
@@ -138,7 +142,7 @@ func (s *snapshotFiles) read(n uint64) (*raft.SnapshotMeta, []byte, error) {
 	}
 	head, state, err := decodeSnapshot(b)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read snapshot %d: %w", n, err)
+		return nil, nil, fmt.Errorf("read snapshot %d, %s: %w", n, s.path(n), err)
 	}
 	return &raft.SnapshotMeta{
 		Version: raft.SnapshotVersionMax, ID: strconv.FormatUint(n, 10), Index: head.Index, Term: head.Term,
@@ -193,8 +197,15 @@ func (s *snapshotFiles) write(n uint64, head snapshotHead, state []byte) error {
 	if err != nil {
 		return err
 	}
+	// What others need of the disk is not taken for a snapshot.
+	if free, err := freeSpace(s.dir); err == nil && free < uint64(len(b))+snapshotMargin {
+		return fmt.Errorf("write snapshot %d: %w: it takes %s, and there are %s", n, errNoRoom, bytesInWords(uint64(len(b))), spaceIn(s.dir))
+	}
 	if err := writeFile(s.path(n), b); err != nil {
-		return fmt.Errorf("write snapshot %d: %w", n, err)
+		if _, there := os.Lstat(s.path(n)); isFull(err) && errors.Is(there, fs.ErrNotExist) {
+			err = fmt.Errorf("%w: %w", errNoRoom, err) // had it got its name, raft would have to know of it
+		}
+		return fmt.Errorf("write snapshot %d: %w", n, refusal(s.dir, err))
 	}
 	numbers, err := s.numbers()
 	if err != nil {

@@ -21,6 +21,7 @@ type Stores struct {
 	snapshots raft.SnapshotStore
 	records   records
 	close     func() error
+	dir       string        // of files
 	fault     *fault        // of memory stores
 	patience  time.Duration // of tests that need a longer deadline than Timing's
 }
@@ -56,6 +57,14 @@ func openStores(ctx context.Context, cfg Config) (*Stores, error) {
 // is made only where there is no identity yet: a node that lost its log must not go on
 // under the name under which it voted.
 func openDir(dir string) (*Stores, error) {
+	s, err := openFolder(dir)
+	if err != nil {
+		return nil, cure(dir, refusal(dir, err))
+	}
+	return s, nil
+}
+
+func openFolder(dir string) (*Stores, error) {
 	root := filepath.Join(dir, "raft")
 	if err := os.MkdirAll(root, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data folder: %w", err)
@@ -109,13 +118,17 @@ func openLocked(dir, root string) (*Stores, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := reserve(path, logReserve); err != nil {
+		_ = log.close()
+		return nil, fmt.Errorf("reserve the room of the log: %w", err)
+	}
 	for _, d := range []string{dir, filepath.Dir(dir)} {
 		if err := syncDir(d); err != nil {
 			_ = log.close()
 			return nil, fmt.Errorf("make the data folder durable: %w", err)
 		}
 	}
-	return &Stores{log: log, snapshots: snapshots, records: dirRecords(dir)}, nil
+	return &Stores{log: log, snapshots: snapshots, records: dirRecords(dir), dir: dir}, nil
 }
 
 // used tells whether there is a log, a snapshot, a term or a vote.
@@ -143,7 +156,7 @@ func (s *Stores) mend() error {
 	}
 	switch {
 	case last != 0 && first > covered+1:
-		return fmt.Errorf("%w: the log begins with entry %d, and the snapshots end with %d", ErrDamaged, first, covered)
+		return cure(s.dir, fmt.Errorf("%w: the log begins with entry %d, and the snapshots end with %d", ErrDamaged, first, covered))
 	case last != 0 && last < covered: // received a snapshot, not yet cut the log
 		return s.log.DeleteRange(first, last)
 	case last == 0 && covered == 0:
