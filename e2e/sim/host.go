@@ -25,15 +25,32 @@ type Host struct {
 	net    link.Network
 	stores *consensus.Stores // the disk: survives boots
 
-	mu     sync.Mutex
-	boots  int
-	on     bool // the kernel runs
-	booted time.Time
-	closed bool // the cluster is being taken down
-	frozen bool
-	cut    bool
-	node   *node.Node
-	timer  *time.Timer // a boot that is under way
+	mu      sync.Mutex
+	boots   int
+	on      bool // the kernel runs
+	booted  time.Time
+	closed  bool // the cluster is being taken down
+	frozen  bool
+	cut     bool
+	trouble trouble // of the disk
+	process *process
+	dying   *process    // what is left of the last boot's daemon
+	timer   *time.Timer // a boot that is under way
+}
+
+// process is one run of the daemon. Who takes it from its host ends it.
+type process struct {
+	*node.Node
+	fatal chan error    // why it must not go on
+	ended chan struct{} // closed when nothing of it is left
+}
+
+// end ends the run as stop does. Where the disk hangs, something of it stays behind.
+func (p *process) end(stop func(context.Context) error) error {
+	defer close(p.ended)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return stop(ctx)
 }
 
 func newHost(c *Cluster, name string, number int) *Host {
@@ -56,7 +73,19 @@ func (c *Cluster) Operator(host string) api.Backend { return c.hosts[host].daemo
 func (h *Host) daemon() *node.Node {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.node
+	if h.process == nil {
+		return nil
+	}
+	return h.process.Node
+}
+
+// take gives the running daemon to who ends it; nil if there is none.
+func (h *Host) take() *process {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.process
+	h.process = nil
+	return p
 }
 
 func (h *Host) mute() bool {
@@ -93,32 +122,99 @@ func (c *Cluster) Boot(name string) {
 
 // start starts the daemon in the present boot.
 func (h *Host) start() {
+	h.mu.Lock()
+	boot := h.boots
+	h.mu.Unlock()
+	if !h.tryStart(boot) {
+		h.restart(boot)
+	}
+}
+
+// tryStart reports whether there is nothing more to do: the daemon runs, or this boot is over.
+func (h *Host) tryStart(boot int) bool {
 	c := h.c
 	h.mu.Lock()
-	boot, booted := h.boots, h.booted
+	booted, dying, ill := h.booted, h.dying, h.trouble.on()
 	h.mu.Unlock()
+	if dying != nil {
+		<-dying.ended // it has no time of its own in a machine that lost its power
+	}
+	h.mu.Lock()
+	stores := h.stores
+	if h.on && h.boots == boot {
+		h.trouble.begin(stores)
+	}
+	h.mu.Unlock()
+	p := &process{fatal: make(chan error, 1), ended: make(chan struct{})}
 	n, err := node.Start(context.Background(), node.Setup{
 		Config: c.config(h.name), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Key: c.key,
 		Machine: state.Machine{UUID: machineID(h.name)},
 		DataDir: filepath.Join(c.dir, h.name), RunDir: filepath.Join(c.dir, h.name, fmt.Sprint(boot)), Version: "sim", Log: c.logger(h.name),
 		Network: h.net,
-		Stores:  h.stores, Fatal: func(error) {},
+		Stores:  stores, Fatal: func(err error) { p.fatal <- err },
 		OnApply: func(i uint64, before, after *state.State) { c.applied(h.name, i, before, after) },
 		Uptime:  func() time.Duration { return time.Since(booted) },
 	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil {
-		if h.on { // else it lost power meanwhile
-			c.t.Errorf("start %s: %v", h.name, err)
+	present := h.on && h.boots == boot // else it lost power meanwhile
+	switch {
+	case err != nil && present && (ill || h.trouble.on()):
+		return false
+	case err != nil && present:
+		c.t.Errorf("start %s: %v", h.name, err)
+		return true
+	case err != nil:
+		return true
+	}
+	p.Node = n
+	if !present {
+		c.wg.Go(func() { _ = p.end(n.Halt) })
+		return true
+	}
+	h.process = p
+	c.wg.Go(func() { h.supervise(p, boot) })
+	return true
+}
+
+// supervise is systemd: it starts a daemon again that could not go on.
+func (h *Host) supervise(p *process, boot int) {
+	var err error
+	select {
+	case <-p.ended:
+		return
+	case err = <-p.fatal:
+	}
+	h.mu.Lock()
+	mine := h.process == p
+	if mine {
+		h.process = nil
+		h.trouble.lock()
+	}
+	h.mu.Unlock()
+	if !mine {
+		return // somebody ends it already
+	}
+	h.c.note("%s: its daemon ends: %v", h.name, err)
+	_ = p.end(p.Stop) // what it could not do it has said in its log
+	h.restart(boot)
+}
+
+// restartPause is the unit's RestartSec.
+const restartPause = 100 * time.Millisecond
+
+// restart starts the daemon again as often as it takes, as long as the boot lasts.
+func (h *Host) restart(boot int) {
+	for {
+		time.Sleep(restartPause)
+		h.mu.Lock()
+		over := !h.on || h.boots != boot || h.process != nil
+		locked := h.trouble.locked
+		h.mu.Unlock()
+		if over || !locked && h.tryStart(boot) {
+			return
 		}
-		return
 	}
-	if !h.on {
-		h.c.wg.Go(func() { n.Halt(context.Background()) })
-		return
-	}
-	h.node = n
 }
 
 // power is called when the BMC really switched the host.
@@ -146,17 +242,21 @@ func (h *Host) die() {
 	h.c.Storage.PowerOff(h.name)
 	h.c.Net.Down(h.name)
 	h.mu.Lock()
-	n := h.node
-	h.on, h.frozen, h.node = false, false, nil
+	p := h.process
+	h.on, h.frozen, h.process = false, false, nil
+	if p != nil {
+		h.dying = p
+	}
+	h.trouble.reset()
 	if h.timer != nil {
 		h.timer.Stop()
 		h.timer = nil
 	}
 	h.mu.Unlock()
 	h.c.Net.Thaw(h.name)
-	if n != nil {
+	if p != nil {
 		h.c.wg.Go(func() {
-			if err := n.Halt(context.Background()); err != nil {
+			if err := p.end(p.Halt); err != nil {
 				h.c.note("%s: halt: %v", h.name, err)
 			}
 		})
@@ -165,14 +265,15 @@ func (h *Host) die() {
 
 func (h *Host) halt() {
 	h.mu.Lock()
-	n := h.node
-	h.on, h.node, h.closed = false, nil, true
+	p := h.process
+	h.on, h.process, h.closed = false, nil, true
+	h.trouble.reset()
 	if h.timer != nil {
 		h.timer.Stop()
 	}
 	h.mu.Unlock()
-	if n != nil {
-		h.c.wg.Go(func() { _ = n.Halt(context.Background()) })
+	if p != nil {
+		h.c.wg.Go(func() { _ = p.end(p.Halt) })
 	}
 }
 
@@ -233,20 +334,23 @@ func (c *Cluster) RestartDaemon(name string, away time.Duration) {
 	c.note("restart of %s's daemon, away for %s", name, away)
 	h := c.hosts[name]
 	h.mu.Lock()
-	n := h.node
-	h.node = nil
+	p, boot := h.process, h.boots
+	h.process = nil
+	if p != nil {
+		h.trouble.lock()
+	}
 	h.mu.Unlock()
-	if n == nil {
+	if p == nil {
 		return
 	}
-	if err := n.Halt(context.Background()); err != nil {
+	if err := p.end(p.Halt); err != nil && !h.ill() {
 		c.t.Errorf("halt %s: %v", name, err)
 	}
 	time.Sleep(away)
 	h.mu.Lock()
-	on := h.on
+	present := h.on && h.boots == boot
 	h.mu.Unlock()
-	if on {
+	if present {
 		h.start()
 	}
 }
@@ -254,12 +358,17 @@ func (c *Cluster) RestartDaemon(name string, away time.Duration) {
 // StopDaemon stops the daemon in order, as systemctl stop does. The host runs on.
 func (c *Cluster) StopDaemon(name string) {
 	c.note("stop of %s's daemon", name)
-	h := c.hosts[name]
-	n := h.daemon()
-	if err := n.Stop(context.Background()); err != nil {
+	p := c.hosts[name].take()
+	if err := p.end(p.Stop); err != nil {
 		c.t.Errorf("stop %s: %v", name, err)
 	}
-	h.set(func(h *Host) { h.node = nil })
+}
+
+// ill reports whether the disk is in trouble.
+func (h *Host) ill() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trouble.on()
 }
 
 func (h *Host) set(f func(*Host)) {
