@@ -134,7 +134,7 @@ func secretName(key string) (name, suffix string) {
 }
 
 // fetches reports whether secrets that are kept elsewhere are read.
-func (r *reader) fetches() bool { return r.sources != nil && !r.sources.unread }
+func (r *reader) fetches() bool { return r.sources != nil && !r.sources.unread && !r.kinds.Unarmed }
 
 // fetch gets the bytes of a secret. The message never holds any of them.
 func (r *reader) fetch(key, suffix, text string) (value, msg, cure string) {
@@ -247,4 +247,16 @@ func quoteShell(s string) string {
 		return s
 	}
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}
+
+// inline lists the keys whose secrets stand in the text.
+func (c *Config) inline() []string {
+	var keys []string
+	for key, from := range c.origins {
+		if from.suffix == "" {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
 }

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// fencing judges what changes for the nodes that may have to be fenced with what they hold. The way to change a node's only
+// device is to add the new one as a level, to try it, and then to remove the old one.
+func (j *judge) fencing() {
+	for _, p := range j.staying() {
+		key, f := keyOf(OfNode, p.name, "fencing"), j.facts.Nodes[p.name]
+		before, after := j.old.Levels(p.name), j.new.Levels(p.name)
+		figures := fmt.Sprintf("%s -> %s", levelNames(p.old.Fencing), levelNames(p.new.Fencing))
+		open := f.Unclean != "" || f.Op != 0
+		why := strings.Join(j.holds(p.name), ", ")
+		switch {
+		case f.Op != 0:
+			why = fmt.Sprintf("fencing operation %d against it is open", f.Op)
+		case f.Unclean != "":
+			why = "it needs fencing (" + f.Unclean + ")"
+		case why != "":
+			why = "it may hold " + why
+		default:
+			continue
+		}
+		if len(before) > 0 && !slices.ContainsFunc(after, func(l []PlugSet) bool {
+			return slices.ContainsFunc(before, func(o []PlugSet) bool { return covers(l, o) })
+		}) {
+			j.refuse(key, fmt.Sprintf("%s: none of its levels stays, and %s", figures, why), "add the new level beside an old one, try it with hamgr fence test "+p.name+", and remove the old one then")
+			continue
+		}
+		for i, level := range after {
+			if of := less(level, before); open && of >= 0 {
+				j.refuse(key, fmt.Sprintf("%s: level %d would prove it off by less than level %d did (%s instead of %s), and %s", figures, i+1, of+1, describe(level), describe(before[of]), why), "change that when it is done")
+			}
+		}
+	}
+	j.devices()
+}
+
+// devices warns of those that are about to be used and were never tried.
+func (j *judge) devices() {
+	for _, c := range Diff(j.old, j.new) {
+		if c.What == OfDevice && c.Kind != Removed && c.Key != "timeout" && c.Key != "settle" {
+			j.warn(c.Table(), "is not tried yet as it is now", "hamgr fence test, once it is applied")
+		}
+	}
+	j.verdict.Warnings = compact(j.verdict.Warnings)
+}
+
+// compact drops what was said before.
+func compact(all []Objection) []Objection {
+	var once []Objection
+	for _, o := range all {
+		if !slices.Contains(once, o) {
+			once = append(once, o)
+		}
+	}
+	return once
+}
+
+// covers reports whether a level asks everything that another one asked, by the names of devices and plugs.
+func covers(level, other []PlugSet) bool {
+	for _, o := range other {
+		i := slices.IndexFunc(level, func(p PlugSet) bool { return p.Device.Name == o.Device.Name })
+		if i < 0 || slices.ContainsFunc(o.Plugs, func(plug string) bool { return !slices.Contains(level[i].Plugs, plug) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// less finds the old level of which this one leaves something out: it shares a device with it, does not ask all that it
+// asked, and is no other old level as it was. -1: there is none.
+func less(level []PlugSet, before [][]PlugSet) int {
+	if slices.ContainsFunc(before, func(o []PlugSet) bool { return covers(level, o) }) {
+		return -1
+	}
+	return slices.IndexFunc(before, func(o []PlugSet) bool {
+		return slices.ContainsFunc(o, func(p PlugSet) bool {
+			return slices.ContainsFunc(level, func(l PlugSet) bool { return l.Device.Name == p.Device.Name })
+		})
+	})
+}
+
+func levelNames(levels [][]string) string {
+	var all []string
+	for _, l := range levels {
+		all = append(all, quoteList(l))
+	}
+	return "[" + strings.Join(all, ", ") + "]"
+}
+
+// describe names the devices of a level, with their plugs.
+func describe(level []PlugSet) string {
+	var all []string
+	for _, p := range level {
+		if plugs := strings.Join(p.Plugs, ", "); plugs != "" {
+			all = append(all, fmt.Sprintf("%s (%s)", p.Device.Name, plugs))
+		} else {
+			all = append(all, p.Device.Name)
+		}
+	}
+	return strings.Join(all, " and ")
+}
