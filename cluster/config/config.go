@@ -22,6 +22,10 @@ import (
 type Kinds struct {
 	Agents    agents.Registry
 	Resources resources.Registry
+
+	// Unarmed is for a host that works no fence device and runs no resource: what these need there (secrets, files,
+	// programs) is not looked for.
+	Unarmed bool
 }
 
 // Config is one valid hamgr.toml, the same on every node. It is not changed after
@@ -32,6 +36,9 @@ type Config struct {
 	Nodes   []Node   // in the order of the file, as are all lists here
 	Devices []Device // fence devices
 	Groups  []Group
+
+	// Unarmed is that of the Kinds: devices and resources of this Config are good for looking at, and do not work.
+	Unarmed bool
 
 	// Warnings are what is legal but doubtful.
 	Warnings []Problem

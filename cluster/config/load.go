@@ -73,7 +73,7 @@ type draft struct {
 var sections = []string{"cluster", "node", "fence_device", "group"}
 
 func (r *reader) draft(root *value) *draft {
-	d := &draft{Config: Config{Path: r.file, Cluster: defaultCluster}}
+	d := &draft{Config: Config{Path: r.file, Cluster: defaultCluster, Unarmed: r.kinds.Unarmed}}
 	d.top, _ = asTable(root, "")
 	r.top(d.top)
 

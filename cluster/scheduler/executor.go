@@ -6,27 +6,33 @@ import "github.com/hamgr/hamgr/cluster/state"
 // the best one that answers, and after each failure the next one. Empty if there is none, since the target
 // never fences itself.
 func executor(s *state.State, v View, o *state.Operation) string {
-	var able []string
+	var able, doomed []string
 	for _, name := range v.Executors[o.Node] {
-		if name != o.Node && mayExecute(s, v, name) {
+		switch {
+		case name == o.Node || !answers(s, v, name):
+		case condemned(s, name):
+			doomed = append(doomed, name)
+		default:
 			able = append(able, name)
 		}
 	}
-	if len(able) > 0 {
+	switch {
+	case len(able) > 0:
 		return able[o.Failures%len(able)]
+	case v.Self != o.Node && !v.Unarmed:
+		return v.Self
+	case v.Unarmed && len(doomed) > 0: // nobody else is left to do it, and each of them waits for it
+		return doomed[o.Failures%len(doomed)]
 	}
-	if v.Self == o.Node {
-		return ""
-	}
-	return v.Self
+	return ""
 }
 
-// mayExecute reports whether the node answers and is not about to be switched off itself.
-func mayExecute(s *state.State, v View, name string) bool {
-	n := s.Nodes[name]
-	if n == nil || name != v.Self && !v.Nodes[name].Reachable {
-		return false
-	}
+func answers(s *state.State, v View, name string) bool {
+	return s.Nodes[name] != nil && (name == v.Self || v.Nodes[name].Reachable)
+}
+
+// condemned reports whether the node is about to be switched off itself.
+func condemned(s *state.State, name string) bool {
 	o := s.OpenOperation(name)
-	return o == nil || !o.CutsPower()
+	return o != nil && o.CutsPower()
 }

@@ -33,6 +33,8 @@ type View struct {
 	// Executors names, target by target, the nodes that can talk to its fence devices, best first. A
 	// target without an entry is this coordinator's to fence.
 	Executors map[string][]string
+	// Unarmed says that this coordinator works no fence device itself.
+	Unarmed bool
 }
 
 // Policy bounds what the cluster does by itself. Times are milliseconds of State.Clock; a window of zero

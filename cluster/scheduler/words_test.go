@@ -24,6 +24,8 @@ func (sc *scenario) do(w []string) error {
 		sc.v.Nodes[arg(1)] = Liveness{Boot: sc.v.Nodes[arg(1)].Boot}
 	case "gone": // NODE WHY
 		sc.v.Nodes[arg(1)] = Liveness{Gone: strings.Join(w[2:], " ")}
+	case "unarmed":
+		sc.v.Unarmed = true
 	case "self":
 		sc.v.Self = arg(1)
 	case "starting":
