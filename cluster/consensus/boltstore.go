@@ -228,10 +228,19 @@ func (s *boltLog) DeleteRange(first, last uint64) error {
 	})
 }
 
-// Set implements raft.StableStore.
+// Set implements raft.StableStore. A new term of the vote ends the vote of the term before in the same transaction: raft
+// stores the candidate in a second one, and after a crash between the two it would take the former candidate
+// for the one that it voted for in the new term, and confirm that vote without a look at the candidate's log (v1.8.0,
+// raft.go: persistVote, requestVote).
 func (s *boltLog) Set(key, value []byte) error {
 	return s.update(func(tx *bbolt.Tx, t *tail) error {
 		bucket := tx.Bucket(valueBucket)
+		if candidate := []byte(keyVoteCandidate); string(key) == keyVoteTerm && bucket.Get(candidate) != nil {
+			t.Values--
+			if err := bucket.Delete(candidate); err != nil {
+				return err
+			}
+		}
 		if bucket.Get(key) == nil {
 			t.Values++
 		}

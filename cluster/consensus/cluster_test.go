@@ -94,7 +94,9 @@ func (n *node) start(change ...func(*Config)) {
 			n.mu.Lock()
 			n.fatal = err
 			n.mu.Unlock()
-			n.link.Stop()
+			if errors.Is(err, ErrStoreHung) {
+				n.link.Stop()
+			}
 		},
 	}
 	if testing.Verbose() {

@@ -127,8 +127,12 @@ func (g *guard) giveUp() {
 // errNotFound is what raft expects of a stable store without a key: it compares the text.
 var errNotFound = errors.New("not found")
 
-// keyCurrentTerm is the key under which raft keeps its term (its raft.go).
-const keyCurrentTerm = "CurrentTerm"
+// The keys under which raft keeps its term and its vote (its raft.go).
+const (
+	keyCurrentTerm   = "CurrentTerm"
+	keyVoteTerm      = "LastVoteTerm"
+	keyVoteCandidate = "LastVoteCand"
+)
 
 // logStore is what raft needs of a disk, apart from snapshots.
 type logStore interface {

@@ -121,6 +121,11 @@ func (m memoryLog) SetUint64(key []byte, value uint64) error {
 	if err := m.fault.write(); err != nil {
 		return err
 	}
+	if string(key) == keyVoteTerm { // as boltLog does
+		if err := m.InmemStore.Set([]byte(keyVoteCandidate), nil); err != nil {
+			return err
+		}
+	}
 	return m.InmemStore.SetUint64(key, value)
 }
 

@@ -142,7 +142,8 @@ func (s *snapshotFiles) read(n uint64) (*raft.SnapshotMeta, []byte, error) {
 	}
 	head, state, err := decodeSnapshot(b)
 	if err != nil {
-		return nil, nil, fmt.Errorf("read snapshot %d, %s: %w", n, s.path(n), err)
+		data := filepath.Join(s.dir, "..", "..") // Dir/raft/snapshots
+		return nil, nil, cure(data, fmt.Errorf("read snapshot %d, %s: %w", n, s.path(n), err))
 	}
 	return &raft.SnapshotMeta{
 		Version: raft.SnapshotVersionMax, ID: strconv.FormatUint(n, 10), Index: head.Index, Term: head.Term,

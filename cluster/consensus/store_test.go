@@ -47,6 +47,7 @@ type content struct {
 	first, last uint64
 	entries     []raft.Log
 	term        uint64
+	voteTerm    uint64
 	vote        string
 }
 
@@ -63,7 +64,10 @@ func contentOf(s logStore) (c content, err error) {
 	if c.term, err = s.GetUint64([]byte(keyCurrentTerm)); err != nil && !errors.Is(err, errNotFound) {
 		return c, err
 	}
-	vote, err := s.Get([]byte("LastVoteCand"))
+	if c.voteTerm, err = s.GetUint64([]byte(keyVoteTerm)); err != nil && !errors.Is(err, errNotFound) {
+		return c, err
+	}
+	vote, err := s.Get([]byte(keyVoteCandidate))
 	if err != nil && !errors.Is(err, errNotFound) {
 		return c, err
 	}

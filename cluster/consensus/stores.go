@@ -176,7 +176,7 @@ func (s *Stores) forgetFounding() error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.log.Get([]byte("LastVoteCand")); err == nil {
+	if _, err := s.log.Get([]byte(keyVoteCandidate)); err == nil {
 		return nil
 	} else if !errors.Is(err, errNotFound) {
 		return err
