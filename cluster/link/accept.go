@@ -88,41 +88,57 @@ func (l *Link) welcome(e *endpoint, accepted net.Conn) {
 	ctx, cancel := context.WithTimeout(l.ctx, l.patience)
 	defer cancel()
 	raw := &rawConn{Conn: accepted}
-	unserved := false
-	secure := tls.Server(raw, l.serverConfig(&unserved))
+	var r reception
+	secure := tls.Server(raw, l.serverConfig(&r))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		if l.ctx.Err() == nil {
-			l.refuse(handshakeDrop(err, unserved), raw)
+			l.refuse(r.drop(err), raw)
 			l.log.Debug("handshake failed", "address", raw.RemoteAddr().String(), "err", err)
 		}
 		return
 	}
 	state := secure.ConnectionState()
-	p := l.peers[state.PeerCertificates[0].DNSNames[0]] // checked by VerifyConnection
-	c := &conn{Conn: secure, raw: raw, link: l, peer: p, via: p.pathOf(e, raw.RemoteAddr())}
+	name := state.PeerCertificates[0].DNSNames[0] // checked by judge
+	c := &conn{Conn: secure, raw: raw, link: l, key: r.key.id, name: name}
+	if p := l.peers[name]; p != nil {
+		c.peer, c.via = p, p.pathOf(e, raw.RemoteAddr())
+	} else if !l.admitStranger(c) {
+		raw.Close()
+		l.refuse(dropConnStrangers, raw)
+		return
+	}
 	if !l.keep(c) {
 		return
+	}
+	if c.peer != nil {
+		c.peer.usesKey(c.key)
 	}
 	if why := l.deliver(Protocol(state.NegotiatedProtocol), c); why != dropNone {
 		l.refuse(why, c)
 		c.Close()
 		return
 	}
+	if c.peer == nil {
+		l.tally.strangers.Add(1)
+		return
+	}
 	l.tally.accepted.Add(1)
 }
 
-// handshakeDrop sorts a failed handshake.
-func handshakeDrop(err error, unserved bool) drop {
+// drop sorts a failed handshake.
+func (r *reception) drop(err error) drop {
 	var certificate *tls.CertificateVerificationError
 	switch {
+	case errors.Is(err, errKey):
+		return dropConnKey
 	case errors.Is(err, errOwnName):
 		return dropConnOwnName
 	case errors.Is(err, errStranger):
 		return dropConnUnknownNode
 	case errors.As(err, &certificate), errors.Is(err, errName):
 		return dropConnCertificate
-	case unserved, errors.Is(err, errProtocol):
+	case r.unserved, errors.Is(err, errProtocol):
 		return dropConnProtocol
 	default:
 		return dropConnHandshake

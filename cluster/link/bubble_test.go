@@ -228,7 +228,7 @@ func TestBubbleOneLinkBroken(t *testing.T) {
 		alpha.Send("beta", []byte("x"))
 		synctest.Wait()
 		h := beta.Health()[0]
-		if h.ContactAgeMS != 0 || h.Links[1].PacketAgeMS != 0 || h.Links[0].PacketAgeMS < 7000 {
+		if h.ContactAgeMS != 0 || h.Links[1].InAgeMS != 0 || h.Links[0].InAgeMS < 7000 {
 			t.Errorf("health does not show the broken link: %+v", h)
 		}
 	})

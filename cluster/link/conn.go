@@ -15,8 +15,13 @@ type conn struct {
 	*tls.Conn
 	raw  *rawConn
 	link *Link
-	peer *peer
+	key  keyID // of the cluster key that proved both ends
+	name string
+	peer *peer // nil: a stranger, see strangers.go
 	via  *path
+
+	left     func() // gives back a stranger's place; nil for a node
+	standing int    // beats for which nothing that was sent got an answer; keepPulse's
 }
 
 // rawConn is the stream below TLS. When it is being closed, no deadline is later than
@@ -35,31 +40,39 @@ func (r *rawConn) SetWriteDeadline(t time.Time) error {
 	return r.Conn.SetWriteDeadline(t)
 }
 
-// keep registers a conn whose handshake is done, so that Stop closes it; false,
-// and the conn is closed, when already stopped.
+// keep registers a conn whose handshake is done, so that Stop and SetKeys close it;
+// false, and the conn is closed, when already stopped or when its key is gone.
 func (l *Link) keep(c *conn) bool {
 	l.mu.Lock()
-	stopped := l.stopped
-	if !stopped {
+	welcome := !l.stopped && l.keys.Load().held[c.key] != nil
+	if welcome {
 		l.conns[c] = struct{}{}
 	}
 	l.mu.Unlock()
-	if stopped {
-		c.raw.Close()
+	if !welcome {
+		c.abort()
 		return false
 	}
-	c.peer.heardStream(c.via) // the handshake was fresh and authentic
+	c.heard() // the handshake was fresh and authentic
 	return true
 }
 
-// Peer is the name of the node at the far end, as its certificate proves.
-func (c *conn) Peer() string { return c.peer.name }
+// heard notes that authentic bytes came. What a stranger says is no contact.
+func (c *conn) heard() {
+	if c.peer != nil {
+		c.peer.heardStream(c.via)
+	}
+}
+
+// Peer is the name of the node at the far end, as its certificate proves. It may be no
+// node of the configuration if the protocol is Join.
+func (c *conn) Peer() string { return c.name }
 
 // Read reads, and counts what came as contact.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		c.peer.heardStream(c.via)
+		c.heard()
 	}
 	return n, err
 }
@@ -78,6 +91,9 @@ func (c *conn) abort() {
 }
 
 func (c *conn) forget() {
+	if c.left != nil {
+		c.left()
+	}
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
 	delete(c.link.conns, c)

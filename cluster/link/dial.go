@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 )
 
@@ -122,28 +123,39 @@ func (l *Link) connect(ctx context.Context, to *peer, via *path, p Protocol) (*c
 		return nil, err
 	}
 	raw := &rawConn{Conn: dialed}
-	secure := tls.Client(raw, l.clientConfig(to.name, p))
+	key := l.keys.Load().active
+	secure := tls.Client(raw, key.clientConfig(to.name, p))
 	if err := secure.HandshakeContext(ctx); err != nil {
 		raw.Close()
 		return nil, fmt.Errorf("handshake: %w", err)
 	}
-	c := &conn{Conn: secure, raw: raw, link: l, peer: to, via: via}
+	c := &conn{Conn: secure, raw: raw, link: l, key: key.id, name: to.name, peer: to, via: via}
 	if !l.keep(c) {
-		return nil, ErrStopped
+		if l.ctx.Err() != nil {
+			return nil, ErrStopped
+		}
+		return nil, errKeyGone
 	}
 	return c, nil
 }
 
-// order lists the paths, the last good one first.
+// errKeyGone ends a dial whose key was dropped meanwhile.
+var errKeyGone = errors.New("the cluster key was dropped during the handshake")
+
+// order lists the paths: those that work first, and among them the last good one.
 func (p *peer) order() []*path {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	ordered := []*path{p.paths[p.last]}
-	for i, via := range p.paths {
-		if i != p.last {
-			ordered = append(ordered, via)
+	now := time.Now()
+	ordered := slices.Clone(p.paths)
+	rank := func(via *path) int {
+		rank := 4 * via.trouble(p, now)
+		if int(via.index) != p.last {
+			rank++
 		}
+		return rank
 	}
+	slices.SortStableFunc(ordered, func(a, b *path) int { return rank(a) - rank(b) })
 	return ordered
 }
 

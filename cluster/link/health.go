@@ -13,19 +13,32 @@ const Never int64 = -1
 // PeerHealth is how well another node is heard. Ages are in milliseconds; Never if it
 // has not been heard.
 type PeerHealth struct {
-	Node         string       `json:"node"`
-	ContactAgeMS int64        `json:"contact_age_ms"`
-	Links        []LinkHealth `json:"links"`
+	Node         string `json:"node"`
+	ContactAgeMS int64  `json:"contact_age_ms"`
+	// Key is the fingerprint of the cluster key that it used last, in a packet or to
+	// dial; empty if it was never heard.
+	Key   string       `json:"key,omitempty"`
+	Links []LinkHealth `json:"links"`
 }
 
 // LinkHealth is one link to one node. Ages are in milliseconds; Never if it has not
-// happened.
+// happened. Each end sees only what it receives, so that the other direction is what
+// the peer said of it, by whatever link.
 type LinkHealth struct {
-	Local       string `json:"local"`
-	Address     string `json:"address"`
-	Bound       bool   `json:"bound"` // the local address exists and is listened on
-	PacketAgeMS int64  `json:"packet_age_ms"`
-	StreamAgeMS int64  `json:"stream_age_ms"`
+	Local   string `json:"local"`
+	Address string `json:"address"`
+	Bound   bool   `json:"bound"`     // the local address exists and is listened on
+	InAgeMS int64  `json:"in_age_ms"` // since a packet of the peer came by this link
+	// OutAgeMS is since a packet came to the peer by this link: the age that it told, and the
+	// time since then. If OutWordAgeMS is high, the peer cannot make itself heard, and
+	// this says nothing.
+	OutAgeMS     int64 `json:"out_age_ms"`
+	OutWordAgeMS int64 `json:"out_word_age_ms"`
+	StreamAgeMS  int64 `json:"stream_age_ms"`
+	// InLargeLost and OutLargeLost: packets come through, but large ones do not; the path
+	// has a smaller MTU than 1280.
+	InLargeLost  bool `json:"in_large_lost,omitempty"`
+	OutLargeLost bool `json:"out_large_lost,omitempty"`
 	// LastError is the last failure to send or dial on this link, in words.
 	LastError      string `json:"last_error,omitempty"`
 	LastErrorAgeMS int64  `json:"last_error_age_ms"`
@@ -56,13 +69,20 @@ func (l *Link) Health() []PeerHealth {
 		}
 		p.mu.Lock()
 		h := PeerHealth{Node: name, ContactAgeMS: age(now, p.contact)}
+		if p.key != (keyID{}) {
+			h.Key = p.key.String()
+		}
 		for i, via := range p.paths {
 			h.Links = append(h.Links, LinkHealth{
 				Local:          via.local.address,
 				Address:        via.address,
 				Bound:          bound[i],
-				PacketAgeMS:    age(now, via.packet),
+				InAgeMS:        age(now, via.packet),
+				OutAgeMS:       via.said.since(age(now, p.word)),
+				OutWordAgeMS:   age(now, p.word),
 				StreamAgeMS:    age(now, via.stream),
+				InLargeLost:    via.largeLost(now),
+				OutLargeLost:   via.said.largeLost,
 				LastError:      via.err,
 				LastErrorAgeMS: age(now, via.errTime),
 			})
@@ -85,6 +105,7 @@ type Counters struct {
 	PacketsSent     uint64      `json:"packets_sent"` // each link's copy counts
 	PacketsReceived uint64      `json:"packets_received"`
 	ConnsAccepted   uint64      `json:"conns_accepted"`
+	StrangersHeard  uint64      `json:"strangers_heard"` // for Join alone, of no node of the configuration
 	ConnsDialed     uint64      `json:"conns_dialed"`
 	Packets         PacketDrops `json:"packets_dropped"`
 	Conns           ConnDrops   `json:"conns_dropped"`
@@ -95,7 +116,8 @@ type PacketDrops struct {
 	Short        uint64 `json:"short"`
 	Version      uint64 `json:"version"` // another format, kind or link
 	TooBig       uint64 `json:"too_big"`
-	Unopened     uint64 `json:"unopened"` // not sealed with this cluster's key for this node
+	UnknownKey   uint64 `json:"unknown_key"` // names a cluster key that is not accepted here
+	Unopened     uint64 `json:"unopened"`    // not sealed with this cluster's key for this node
 	UnknownNode  uint64 `json:"unknown_node"`
 	OwnName      uint64 `json:"own_name"` // another host claims this node's name, or an echo
 	Replayed     uint64 `json:"replayed"`
@@ -112,9 +134,11 @@ type ConnDrops struct {
 	TooMany     uint64 `json:"too_many"`    // more handshakes at once than allowed
 	Handshake   uint64 `json:"handshake"`   // no TLS 1.3, too slow, or no certificate
 	Certificate uint64 `json:"certificate"` // not made with this cluster's key
+	UnknownKey  uint64 `json:"unknown_key"` // names no cluster key that is accepted here
 	UnknownNode uint64 `json:"unknown_node"`
-	OwnName     uint64 `json:"own_name"` // another host claims this node's name
-	Protocol    uint64 `json:"protocol"` // nobody listens for it here
+	Strangers   uint64 `json:"strangers"` // of no node, for Join, more than allowed
+	OwnName     uint64 `json:"own_name"`  // another host claims this node's name
+	Protocol    uint64 `json:"protocol"`  // nobody listens for it here
 	QueueFull   uint64 `json:"queue_full"`
 }
 
@@ -126,6 +150,7 @@ const (
 	dropShort
 	dropVersion
 	dropTooBig
+	dropKey
 	dropSealed
 	dropUnknownNode
 	dropOwnName
@@ -138,8 +163,10 @@ const (
 	dropSend
 	dropConnTooMany
 	dropConnHandshake
+	dropConnKey
 	dropConnCertificate
 	dropConnUnknownNode
+	dropConnStrangers
 	dropConnOwnName
 	dropConnProtocol
 	dropConnQueue
@@ -150,6 +177,7 @@ var dropWords = [drops]string{
 	dropShort:           "too short",
 	dropVersion:         "unknown version",
 	dropTooBig:          "too big",
+	dropKey:             "names no cluster key that is accepted here",
 	dropSealed:          "not sealed with this cluster's key for this node",
 	dropUnknownNode:     "sender is no node of the configuration",
 	dropOwnName:         "sender uses this node's own name",
@@ -162,6 +190,8 @@ var dropWords = [drops]string{
 	dropSend:            "cannot be sent",
 	dropConnTooMany:     "too many handshakes at once",
 	dropConnHandshake:   "handshake failed",
+	dropConnKey:         "names no cluster key that is accepted here",
+	dropConnStrangers:   "more visitors of no node of the configuration than allowed",
 	dropConnCertificate: "certificate not made with this cluster's key",
 	dropConnUnknownNode: "peer is no node of the configuration",
 	dropConnOwnName:     "peer uses this node's own name",
@@ -171,7 +201,7 @@ var dropWords = [drops]string{
 
 // tally counts and remembers what was reported when.
 type tally struct {
-	sent, received, accepted, dialed atomic.Uint64
+	sent, received, accepted, dialed, strangers atomic.Uint64
 
 	drops [drops]atomic.Uint64
 
@@ -190,10 +220,12 @@ func (l *Link) Counters() Counters {
 		PacketsReceived: t.received.Load(),
 		ConnsAccepted:   t.accepted.Load(),
 		ConnsDialed:     t.dialed.Load(),
+		StrangersHeard:  t.strangers.Load(),
 		Packets: PacketDrops{
 			Short:        n(dropShort),
 			Version:      n(dropVersion),
 			TooBig:       n(dropTooBig),
+			UnknownKey:   n(dropKey),
 			Unopened:     n(dropSealed),
 			UnknownNode:  n(dropUnknownNode),
 			OwnName:      n(dropOwnName),
@@ -209,7 +241,9 @@ func (l *Link) Counters() Counters {
 			TooMany:     n(dropConnTooMany),
 			Handshake:   n(dropConnHandshake),
 			Certificate: n(dropConnCertificate),
+			UnknownKey:  n(dropConnKey),
 			UnknownNode: n(dropConnUnknownNode),
+			Strangers:   n(dropConnStrangers),
 			OwnName:     n(dropConnOwnName),
 			Protocol:    n(dropConnProtocol),
 			QueueFull:   n(dropConnQueue),

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -111,6 +112,7 @@ var (
 	errStranger = errors.New("peer is no node of the configuration")
 	errWrong    = errors.New("peer is another node than the one dialed")
 	errProtocol = errors.New("protocol is not served here")
+	errKey      = errors.New("peer names no cluster key that is accepted here")
 )
 
 // certified is the one node name of a verified certificate.
@@ -125,39 +127,72 @@ func certified(state tls.ConnectionState) (string, error) {
 	return leaf.DNSNames[0], nil
 }
 
-// serverConfig is for one accepted conn. It serves the protocols that have a
-// listener, and only nodes of the configuration but this one. unserved is set
-// when the handshake failed because of the protocol.
-func (l *Link) serverConfig(unserved *bool) *tls.Config {
-	cfg := l.server.Clone()
-	open := l.served()
-	cfg.NextProtos = open
-	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		*unserved = !slices.ContainsFunc(hello.SupportedProtos, func(p string) bool { return slices.Contains(open, p) })
-		return nil, nil // go on, so that the peer gets the alert that says why
-	}
-	cfg.VerifyConnection = func(state tls.ConnectionState) error {
-		name, err := certified(state)
-		switch {
-		case err != nil:
-			return err
-		case name == l.cfg.Self:
-			return errOwnName
-		case l.peers[name] == nil:
-			return fmt.Errorf("%w: %q", errStranger, name)
-		case state.NegotiatedProtocol == "":
-			return errProtocol
+// keyProtocol begins the one more protocol that a dialer offers: it names the cluster key
+// by which it wants to be known, as both sides must use the same. Nobody serves it.
+const keyProtocol = "hamgr-key/"
+
+// offeredKey finds the key that a dialer names.
+func offeredKey(protocols []string) (id keyID, ok bool) {
+	for _, p := range protocols {
+		if text, found := strings.CutPrefix(p, keyProtocol); found {
+			return parseKeyID(text)
 		}
-		return nil
 	}
-	return cfg
+	return keyID{}, false
+}
+
+// reception is what became of one handshake.
+type reception struct {
+	key      *heldKey // that the dialer named; nil: none that is accepted here
+	unserved bool     // no protocol that the dialer wants has a listener
+}
+
+// serverConfig is for one accepted conn. It serves the protocols that have a
+// listener, and only nodes of the configuration but this one; others of the same key
+// are let in for Join alone, to learn that they do not belong.
+func (l *Link) serverConfig(r *reception) *tls.Config {
+	keys, open := l.keys.Load(), l.served()
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			if id, named := offeredKey(hello.SupportedProtos); named {
+				r.key = keys.held[id]
+			}
+			if r.key == nil {
+				return nil, errKey
+			}
+			r.unserved = !slices.ContainsFunc(hello.SupportedProtos, func(p string) bool { return slices.Contains(open, p) })
+			cfg := r.key.server.Clone()
+			cfg.NextProtos = open
+			cfg.VerifyConnection = l.judge
+			return cfg, nil // also where unserved, so that the peer gets the alert that says why
+		},
+	}
+}
+
+// judge decides about the dialer of an accepted conn.
+func (l *Link) judge(state tls.ConnectionState) error {
+	name, err := certified(state)
+	switch {
+	case err != nil:
+		return err
+	case name == l.cfg.Self:
+		return errOwnName
+	case state.NegotiatedProtocol == "":
+		return errProtocol
+	case l.peers[name] != nil:
+		return nil
+	case Protocol(state.NegotiatedProtocol) != Join || checkName(name) != nil:
+		return fmt.Errorf("%w: %q", errStranger, name)
+	}
+	return nil
 }
 
 // clientConfig is for one dialed conn; it accepts exactly that node and protocol.
-func (l *Link) clientConfig(node string, p Protocol) *tls.Config {
-	cfg := l.client.Clone()
+func (k *heldKey) clientConfig(node string, p Protocol) *tls.Config {
+	cfg := k.client.Clone()
 	cfg.ServerName = node
-	cfg.NextProtos = []string{string(p)}
+	cfg.NextProtos = []string{string(p), keyProtocol + k.id.String()}
 	cfg.VerifyConnection = func(state tls.ConnectionState) error {
 		name, err := certified(state)
 		switch {

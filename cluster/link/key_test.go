@@ -64,20 +64,24 @@ func TestReadKeyFileRefuses(t *testing.T) {
 		want    error
 		says    string
 	}{
-		"group can read":  {line, 0o640, ErrKeyExposed, "chmod 600"},
-		"all can read":    {line, 0o604, ErrKeyExposed, "chmod 600"},
-		"all can write":   {line, 0o602, ErrKeyExposed, "chmod 600"},
-		"empty":           {"", 0o600, ErrKeyFormat, "begin"},
-		"no prefix":       {text + "\n", 0o600, ErrKeyFormat, "begin"},
-		"later version":   {"hamgr-key-2 " + text + "\n", 0o600, ErrKeyFormat, "begin"},
-		"too short":       {keyPrefix + text[:40] + "\n", 0o600, ErrKeyFormat, "length"},
-		"too long":        {keyPrefix + text + "AAAA\n", 0o600, ErrKeyFormat, "length"},
-		"two lines":       {line + line, 0o600, ErrKeyFormat, "length"},
-		"not base64":      {keyPrefix + strings.Repeat("?", 44) + "\n", 0o600, ErrKeyFormat, "base64"},
-		"spare bits set":  {keyPrefix + text[:42] + "J=\n", 0o600, ErrKeyFormat, "base64"},
-		"33 bytes":        {keyPrefix + text[:43] + "A\n", 0o600, ErrKeyFormat, "base64"},
-		"inner line feed": {keyPrefix + text[:20] + "\n" + text[21:] + "\n", 0o600, ErrKeyFormat, "base64"},
-		"all zero":        {keyPrefix + base64.StdEncoding.EncodeToString(make([]byte, 32)), 0o600, ErrKeyFormat, "zero"},
+		"group can read":     {line, 0o640, ErrKeyExposed, "chmod 600"},
+		"all can read":       {line, 0o604, ErrKeyExposed, "chmod 600"},
+		"all can write":      {line, 0o602, ErrKeyExposed, "chmod 600"},
+		"empty":              {"", 0o600, ErrKeyFormat, "begin"},
+		"no prefix":          {text + "\n", 0o600, ErrKeyFormat, "begin"},
+		"later version":      {"hamgr-key-2 " + text + "\n", 0o600, ErrKeyFormat, "begin"},
+		"too short":          {keyPrefix + text[:40] + "\n", 0o600, ErrKeyFormat, "length"},
+		"too long":           {keyPrefix + text + "AAAA\n", 0o600, ErrKeyFormat, "length"},
+		"one key twice":      {line + "# again\n" + line, 0o600, ErrKeyFormat, "twice"},
+		"not base64":         {keyPrefix + strings.Repeat("?", 44) + "\n", 0o600, ErrKeyFormat, "base64"},
+		"spare bits set":     {keyPrefix + text[:42] + "J=\n", 0o600, ErrKeyFormat, "base64"},
+		"33 bytes":           {keyPrefix + text[:43] + "A\n", 0o600, ErrKeyFormat, "base64"},
+		"inner line feed":    {keyPrefix + text[:20] + "\n" + text[21:] + "\n", 0o600, ErrKeyFormat, "length"},
+		"lost its line feed": {keyPrefix + text + line, 0o600, ErrKeyFormat, "length"},
+		"comments alone":     {"# nothing\n\n", 0o600, ErrKeyFormat, "begin"},
+		"too many":           {manyKeys(maxKeys + 1), 0o600, ErrKeyFormat, "at most 8"},
+		"too big":            {line + strings.Repeat("#", maxKeyFile), 0o600, ErrKeyFormat, "longer"},
+		"all zero":           {keyPrefix + base64.StdEncoding.EncodeToString(make([]byte, 32)), 0o600, ErrKeyFormat, "zero"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "key")
@@ -96,6 +100,14 @@ func TestReadKeyFileRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "%s\n", testKey(byte(i+1)).line())
+	}
+	return b.String()
 }
 
 func TestReadKeyFileOddFiles(t *testing.T) {
@@ -141,7 +153,7 @@ func TestKeyDoesNotPrint(t *testing.T) {
 	k := testKey(0x41) // "ABC..."
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o", "%b", "%c", "%U"} {
-		fmt.Fprintf(&out, verb+" "+verb+" "+verb+"\n", k, &k, Config{Key: k})
+		fmt.Fprintf(&out, verb+" "+verb+" "+verb+" "+verb+"\n", k, &k, Config{Key: k, Keys: KeyRing{k}}, KeyRing{k})
 	}
 	if err := json.NewEncoder(&out).Encode(map[string]any{"key": k, "config": struct{ K *Key }{&k}}); err != nil {
 		t.Fatal(err)
@@ -153,26 +165,4 @@ func TestKeyDoesNotPrint(t *testing.T) {
 			t.Errorf("the key shows as %q in:\n%s", form, out.String())
 		}
 	}
-}
-
-func FuzzParseKey(f *testing.F) {
-	k := testKey(1)
-	line := keyPrefix + base64.StdEncoding.EncodeToString(k[:])
-	for _, seed := range []string{"", line, line + "\n", line + "\r\n", line + "\n\n", keyPrefix, line[:30], "hamgr-key-2 " + line} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := parseKey(b)
-		if err != nil {
-			if got != (Key{}) || !errors.Is(err, ErrKeyFormat) {
-				t.Fatalf("%v came with a key or without ErrKeyFormat", err)
-			}
-			return
-		}
-		// What is accepted is exactly what WriteKeyFile writes, but for the line's end.
-		want := keyPrefix + base64.StdEncoding.EncodeToString(got[:])
-		if strings.TrimRight(string(b), "\r\n") != want {
-			t.Fatalf("%q was read as a key", b)
-		}
-	})
 }

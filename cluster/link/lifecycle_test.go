@@ -165,7 +165,7 @@ func TestFewerAddresses(t *testing.T) {
 		c.Close()
 		eventually(t, "both links are heard", func() bool {
 			h := pair[1].Health()[0]
-			return len(h.Links) == 2 && h.Links[0].PacketAgeMS != Never && h.Links[1].PacketAgeMS != Never
+			return len(h.Links) == 2 && h.Links[0].InAgeMS != Never && h.Links[1].InAgeMS != Never
 		})
 	}
 }

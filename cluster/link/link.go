@@ -18,8 +18,6 @@ package link
 
 import (
 	"context"
-	"crypto/cipher"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -70,10 +69,11 @@ type Node struct {
 
 // Config is what Start needs.
 type Config struct {
-	Cluster string // the cluster's name: two clusters with one key still do not mix
-	Self    string // the name of this node, one of Nodes
-	Nodes   []Node // every node of the cluster, this one too
-	Key     Key
+	Cluster string  // the cluster's name: two clusters with one key still do not mix
+	Self    string  // the name of this node, one of Nodes
+	Nodes   []Node  // every node of the cluster, this one too
+	Key     Key     // the one key, where Keys is empty
+	Keys    KeyRing // the accepted keys, the active one first
 	// DetectionTime bounds how long one dial attempt or handshake may take
 	// (clamped to 1..10 s). Default 3 s.
 	DetectionTime time.Duration
@@ -88,14 +88,15 @@ type Link struct {
 	log       *slog.Logger
 	network   Network
 	patience  time.Duration // limit of a dial attempt or handshake
-	session   sessionID     // names this run of this process in packets
-	server    *tls.Config
-	client    *tls.Config
+	beat      time.Duration // pace of the pulses, see pulse.go
+	setting   sync.Mutex    // held by SetKeys
+	keys      atomic.Pointer[keyset]
 	peers     map[string]*peer // by name, fixed
 	endpoints []*endpoint      // one per own address, fixed
 	packets   chan Packet
 	tally     tally
 	gate      *gate
+	visitors  visitors
 
 	ctx    context.Context // ends with Stop
 	cancel context.CancelFunc
@@ -126,6 +127,7 @@ func Start(cfg Config) (*Link, error) {
 	for _, name := range l.peerNames() {
 		l.greet(l.peers[name], sessionID{})
 	}
+	l.spawn(l.keepPulse)
 	return l, nil
 }
 
@@ -136,7 +138,6 @@ func build(cfg Config) (*Link, error) {
 		log:       cfg.Log,
 		network:   cfg.Network,
 		patience:  cfg.DetectionTime,
-		session:   newSession(),
 		peers:     make(map[string]*peer),
 		packets:   make(chan Packet, packetQueue),
 		conns:     make(map[*conn]struct{}),
@@ -151,6 +152,7 @@ func build(cfg Config) (*Link, error) {
 	if l.patience == 0 {
 		l.patience = 3 * time.Second
 	}
+	l.beat = max(l.patience/beats, time.Millisecond)
 	l.patience = min(max(l.patience, minPatience), maxPatience)
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 
@@ -173,20 +175,22 @@ func build(cfg Config) (*Link, error) {
 		if n.Name == cfg.Self {
 			continue
 		}
-		seal, err := l.sealerTo(n.Name)
-		if err != nil {
-			return nil, err
-		}
-		l.peers[n.Name] = newPeer(n, l.endpoints, seal)
+		l.peers[n.Name] = newPeer(n, l.endpoints, l.beat)
 	}
-	var err error
-	l.server, l.client, err = identity(cfg.Key, cfg.Cluster, cfg.Self)
-	return l, err
+	keys, err := l.newKeyset(cfg.ring(), newSession())
+	if err != nil {
+		return nil, err
+	}
+	l.keys.Store(keys)
+	return l, nil
 }
 
-// sealerTo derives the key that seals this process's packets to one node.
-func (l *Link) sealerTo(node string) (cipher.AEAD, error) {
-	return packetCipher(l.cfg.Key, l.cfg.Cluster, l.session, l.cfg.Self, node)
+// ring is the keys of the configuration.
+func (c Config) ring() KeyRing {
+	if len(c.Keys) == 0 {
+		return KeyRing{c.Key}
+	}
+	return c.Keys
 }
 
 // Self is this node's name.
@@ -241,8 +245,8 @@ func (c Config) validate() error {
 	if c.Cluster == "" {
 		return errors.New("the cluster has no name")
 	}
-	if c.Key == (Key{}) {
-		return errors.New("the cluster key is empty; make one with GenerateKey")
+	if err := c.ring().validate(); err != nil {
+		return err
 	}
 	names := make(map[string]bool)
 	owners := make(map[netip.AddrPort]string)

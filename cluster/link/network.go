@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
+	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Network is what the package needs of the world; tests put an in-memory one in
@@ -27,7 +31,8 @@ type realNetwork struct{}
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
 func (realNetwork) ListenPacket(address string) (net.PacketConn, error) {
-	conn, err := net.ListenPacket("udp", address)
+	lc := net.ListenConfig{Control: allowFragments}
+	conn, err := lc.ListenPacket(context.Background(), "udp", address)
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +40,12 @@ func (realNetwork) ListenPacket(address string) (net.PacketConn, error) {
 }
 
 func (realNetwork) Listen(address string) (net.Listener, error) {
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
+	lc := net.ListenConfig{KeepAliveConfig: keepAlive, Control: smallSegments} // accepted conns inherit it
 	return lc.Listen(context.Background(), "tcp", address)
 }
 
 func (realNetwork) Dial(ctx context.Context, from, address string) (net.Conn, error) {
-	d := net.Dialer{KeepAliveConfig: keepAlive}
+	d := net.Dialer{KeepAliveConfig: keepAlive, Control: smallSegments}
 	if from != "" {
 		ip, err := netip.ParseAddr(from)
 		if err != nil {
@@ -49,6 +54,31 @@ func (realNetwork) Dial(ctx context.Context, from, address string) (net.Conn, er
 		d.LocalAddr = net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, 0))
 	}
 	return d.DialContext(ctx, "tcp", address)
+}
+
+// maxSegment makes each TCP segment fit 1280 bytes, with the headers of IPv6 and TCP: what
+// every path carries (RFC 8200, section 5; the option RFC 9293, section 3.7.1). A path that
+// silently drops larger ones would otherwise let a stream connect and then stand still.
+const maxSegment = 1280 - 40 - 20
+
+// smallSegments prepares a TCP socket, before it connects or listens.
+func smallSegments(network, address string, raw syscall.RawConn) error {
+	return errors.Join(setOption(raw, unix.IPPROTO_TCP, unix.TCP_MAXSEG, maxSegment), allowFragments(network, address, raw))
+}
+
+// allowFragments lets routers fragment what is still too large for a path of IPv4 below 1280
+// bytes, and ignores what strangers claim about the path in ICMP. IPv6 has no such paths.
+func allowFragments(network, _ string, raw syscall.RawConn) error {
+	if strings.HasSuffix(network, "6") {
+		return nil
+	}
+	return setOption(raw, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DONT)
+}
+
+func setOption(raw syscall.RawConn, level, option, value int) error {
+	var failed error
+	err := raw.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), level, option, value) })
+	return errors.Join(err, os.NewSyscallError("setsockopt", failed))
 }
 
 // cannotBind tells whether a dial failed because of its local address: the address

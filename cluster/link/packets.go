@@ -30,10 +30,7 @@ func (l *Link) Send(node string, payload []byte) error {
 	if l.ctx.Err() != nil {
 		return fmt.Errorf("send to node %s: %w", node, ErrStopped)
 	}
-	p.mu.Lock()
-	echo := p.incoming.id
-	p.mu.Unlock()
-	if !l.post(p, data, echo, payload) {
+	if !l.post(p, data, p.session(), payload) {
 		return fmt.Errorf("send to node %s: %w", node, ErrNoLink)
 	}
 	return nil
@@ -45,7 +42,9 @@ func (l *Link) Packets() <-chan Packet { return l.packets }
 
 // post queues one packet on every path; false if no path has a socket.
 func (l *Link) post(p *peer, k kind, echo sessionID, payload []byte) bool {
-	h := header{kind: k, sender: l.cfg.Self, session: l.session, echo: echo, seq: p.seq.Add(1)}
+	keys := l.keys.Load()
+	h := header{kind: k, sender: l.cfg.Self, run: run{keys.active.id, keys.session}, echo: echo, seq: p.seq.Add(1)}
+	payload = append(p.report(time.Now()), payload...)
 	posted := false
 	for _, via := range p.paths {
 		if !via.local.bound() {
@@ -53,7 +52,7 @@ func (l *Link) post(p *peer, k kind, echo sessionID, payload []byte) bool {
 		}
 		posted = true
 		h.link = via.index
-		o := outgoing{p, via, seal(p.seal, h, payload)}
+		o := outgoing{p, via, seal(keys.seals[p.name], h, payload)}
 		if l.sendNow(o) {
 			continue
 		}
@@ -142,16 +141,17 @@ func (l *Link) take(b []byte, now time.Time) drop {
 	if p == nil {
 		return dropUnknownNode
 	}
-	payload, open, why := l.open(p, h, prefix, sealed)
+	opened, open, why := l.open(p, h, prefix, sealed)
 	if why != dropNone {
 		return why
 	}
-	// Authentic from here on; a link or kind out of range is a newer or differently
-	// configured node.
-	if int(h.link) >= len(p.paths) || (h.kind != data && h.kind != hello) {
+	// Authentic from here on; a link, kind or report that makes no sense is a newer or
+	// differently configured node.
+	told, payload, ok := parseReport(opened)
+	if !ok || int(h.link) >= len(p.paths) || h.kind < data || h.kind > pulse {
 		return dropVersion
 	}
-	why, greet := l.admit(p, h, open, now)
+	why, greet := l.admit(p, arrival{h, open, told, len(b), now})
 	if greet {
 		l.greet(p, h.session)
 	}
@@ -159,7 +159,7 @@ func (l *Link) take(b []byte, now time.Time) drop {
 		return why
 	}
 	l.tally.received.Add(1)
-	if h.kind == hello {
+	if h.kind != data {
 		return dropNone
 	}
 	select {

@@ -48,12 +48,23 @@ func (w *wire) boot(name string, changes ...func(*Config)) *Link {
 	return l
 }
 
+// run is what the node's packets say of it at present.
+func (l *Link) run() run {
+	keys := l.keys.Load()
+	return run{keys.active.id, keys.session}
+}
+
+// sealed makes a packet to a node, with an empty report.
+func (l *Link) sealed(h header, to, payload string) []byte {
+	return seal(l.keys.Load().seals[to], h, append([]byte{0}, payload...))
+}
+
 // packet is what from would send to to now, by one link.
 func (w *wire) packet(from, to string, by int, payload string) []byte {
 	w.t.Helper()
 	p := w.links[from].peers[to]
-	h := header{kind: data, link: byte(by), sender: from, session: w.links[from].session, echo: p.incoming.id, seq: p.seq.Add(1)}
-	return seal(p.seal, h, []byte(payload))
+	h := header{kind: data, link: byte(by), sender: from, run: w.links[from].run(), echo: p.incoming.run.session, seq: p.seq.Add(1)}
+	return w.links[from].sealed(h, to, payload)
 }
 
 // meet makes two nodes believe each other's present session.
@@ -62,8 +73,8 @@ func (w *wire) meet(a, b string) {
 	one, other := w.links[a], w.links[b]
 	greeting := func(from, to *Link) []byte {
 		p := from.peers[to.Self()]
-		h := header{kind: hello, sender: from.Self(), session: from.session, echo: to.session, seq: p.seq.Add(1)}
-		return seal(p.seal, h, nil)
+		h := header{kind: hello, sender: from.Self(), run: from.run(), echo: to.run().session, seq: p.seq.Add(1)}
+		return from.sealed(h, to.Self(), "")
 	}
 	if why := one.take(greeting(other, one), time.Now()); why != dropNone {
 		w.t.Fatalf("greeting %s: %s", a, dropWords[why])
@@ -96,7 +107,7 @@ func TestPacketDrops(t *testing.T) {
 	w.want("beta", good[:fixedHeader+len("alpha")+tagSize-1], dropShort, "no room for the tag")
 	w.want("beta", append(bytes.Clone(good), make([]byte, maxDatagram)...), dropTooBig, "too big")
 	w.want("beta", append([]byte{'H'}, good[1:]...), dropVersion, "not ours")
-	w.want("beta", append([]byte{magic, 2}, good[2:]...), dropVersion, "a later version")
+	w.want("beta", append([]byte{magic, version + 1}, good[2:]...), dropVersion, "a later version")
 	w.want("gamma", good, dropSealed, "meant for another node")
 	w.want("alpha", good, dropOwnName, "reflected")
 
@@ -110,7 +121,11 @@ func TestPacketDrops(t *testing.T) {
 	w.want("beta", good, dropNone, "after all of these, the good one")
 
 	w.boot("alpha", func(c *Config) { c.Key = testKey(2) })
-	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropSealed, "another key")
+	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropKey, "another key")
+	claimed := w.packet("alpha", "beta", 0, "x")
+	known := testKey(1).id()
+	copy(claimed[5+len("alpha"):], known[:])
+	w.want("beta", claimed, dropSealed, "another key under the name of the right one")
 	w.boot("alpha", func(c *Config) { c.Cluster = "other" })
 	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropSealed, "another cluster with the same key")
 	w.boot("delta", func(c *Config) { c.Nodes = append([]Node{{"delta", []string{"10.0.0.9:1"}}}, c.Nodes...) })
@@ -125,9 +140,9 @@ func TestPacketHeaderIsAuthentic(t *testing.T) {
 	for name, at := range map[string]int{
 		"kind":            2,
 		"link":            3,
-		"session":         5 + len("alpha"),
-		"echo":            5 + len("alpha") + sessionSize,
-		"sequence number": 5 + len("alpha") + 2*sessionSize + 7,
+		"session":         5 + 8 + len("alpha"),
+		"echo":            5 + 8 + len("alpha") + sessionSize,
+		"sequence number": 5 + 8 + len("alpha") + 2*sessionSize + 7,
 	} {
 		b := w.packet("alpha", "beta", 0, "x")
 		b[at] ^= 3
@@ -162,10 +177,10 @@ func TestCopiesProveTheirLink(t *testing.T) {
 	w.meet("alpha", "beta")
 	alpha, beta := w.links["alpha"], w.links["beta"]
 	p := alpha.peers["beta"]
-	h := header{kind: data, sender: "alpha", session: alpha.session, echo: beta.session, seq: p.seq.Add(1)}
-	first := seal(p.seal, h, []byte("x"))
+	h := header{kind: data, sender: "alpha", run: alpha.run(), echo: beta.run().session, seq: p.seq.Add(1)}
+	first := alpha.sealed(h, "beta", "x")
 	h.link = 1
-	second := seal(p.seal, h, []byte("x"))
+	second := alpha.sealed(h, "beta", "x")
 
 	w.want("beta", first, dropNone, "first link")
 	if got := beta.peers["alpha"].paths[1].packet; !got.IsZero() {
@@ -230,7 +245,7 @@ func TestSessionEndsWhileAPacketIsOpened(t *testing.T) {
 	}
 	w.boot("alpha")
 	w.meet("alpha", "beta")
-	if why, _ := beta.admit(p, h, open, time.Now()); why != dropStaleSession {
+	if why, _ := beta.admit(p, arrival{header: h, open: open, at: time.Now()}); why != dropStaleSession {
 		t.Errorf("a packet of the ended run: %q", dropWords[why])
 	}
 	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropNone, "the present run was not pushed out")
@@ -255,8 +270,8 @@ func TestPacketFromAnotherLayout(t *testing.T) {
 	w.meet("alpha", "beta")
 	w.want("beta", w.packet("alpha", "beta", 7, "x"), dropVersion, "a link that beta does not have")
 	p := w.links["alpha"].peers["beta"]
-	h := header{kind: 9, sender: "alpha", session: w.links["alpha"].session, echo: w.links["beta"].session, seq: p.seq.Add(1)}
-	w.want("beta", seal(p.seal, h, nil), dropVersion, "an unknown kind")
+	h := header{kind: 9, sender: "alpha", run: w.links["alpha"].run(), echo: w.links["beta"].run().session, seq: p.seq.Add(1)}
+	w.want("beta", w.links["alpha"].sealed(h, "beta", ""), dropVersion, "an unknown kind")
 }
 
 func TestPacketQueueFull(t *testing.T) {
@@ -291,15 +306,18 @@ func TestSendRefuses(t *testing.T) {
 	}
 }
 
-// TestLargestPacket: the largest payload under the longest name fits an Ethernet frame,
-// and is taken by the receiver.
+// TestLargestPacket: the largest payload under the longest name fits the smallest MTU of
+// IPv6, and is taken by the receiver.
 func TestLargestPacket(t *testing.T) {
 	long := strings.Repeat("n", maxNameLength)
 	w := newWire(t, long, "beta")
 	w.meet(long, "beta")
-	b := w.packet(long, "beta", 0, strings.Repeat("x", MaxPayload))
-	if len(b) != maxDatagram {
-		t.Errorf("the largest packet has %d bytes, want %d", len(b), maxDatagram)
+	from := w.links[long]
+	h := header{kind: data, sender: long, run: from.run(), echo: w.links["beta"].run().session, seq: 100}
+	told := append([]byte{maxLinks}, make([]byte, maxReport-1)...)
+	b := seal(from.keys.Load().seals["beta"], h, append(told, make([]byte, MaxPayload)...))
+	if len(b) != 1232 {
+		t.Errorf("the largest packet has %d bytes, want 1232", len(b))
 	}
 	w.want("beta", b, dropNone, "the largest packet")
 }
@@ -344,15 +362,17 @@ func FuzzTake(f *testing.F) {
 	w := newWire(f, "alpha", "beta")
 	// The run must be the same in all fuzz processes, so that the seeds fit.
 	alpha, beta := w.links["alpha"], w.links["beta"]
-	alpha.session, beta.session = sessionID{1}, sessionID{2}
-	var err error
-	if alpha.peers["beta"].seal, err = alpha.sealerTo("beta"); err != nil {
-		f.Fatal(err)
+	for l, s := range map[*Link]sessionID{alpha: {1}, beta: {2}} {
+		keys, err := l.newKeyset(KeyRing{testKey(1)}, s)
+		if err != nil {
+			f.Fatal(err)
+		}
+		l.keys.Store(keys)
 	}
-	h := header{kind: data, sender: "alpha", session: alpha.session, echo: beta.session, seq: 1}
-	good := seal(alpha.peers["beta"].seal, h, []byte("payload"))
+	h := header{kind: data, sender: "alpha", run: alpha.run(), echo: beta.run().session, seq: 1}
+	good := alpha.sealed(h, "beta", "payload")
 	h.kind, h.seq = hello, 2
-	greeting := seal(alpha.peers["beta"].seal, h, nil)
+	greeting := alpha.sealed(h, "beta", "")
 	for _, seed := range [][]byte{nil, good, greeting, good[:len(good)-1], good[:50], append(bytes.Clone(good), 0), make([]byte, 2000)} {
 		f.Add(seed)
 	}

@@ -9,8 +9,9 @@ import (
 // A packet on the wire:
 //
 //	magic 1 | version 1 | kind 1 | link 1 | name length 1 | sender's name |
-//	sender's session 16 | receiver's session as the sender knows it 16 |
-//	sequence number 8 | AES-256-GCM of the payload, with its tag of 16
+//	fingerprint of the cluster key 8 | sender's session 16 |
+//	receiver's session as the sender knows it 16 | sequence number 8 |
+//	AES-256-GCM of report (see report.go) and payload, with its tag of 16
 //
 // All before the ciphertext is authenticated with it. The nonce is link and sequence
 // number, under a key of its own for each (session, sender, receiver): the
@@ -18,19 +19,20 @@ import (
 // so that no nonce is ever used twice under one key, and none has to be random.
 const (
 	magic   = 0x68 // 'h'
-	version = 1
+	version = 2
 
-	fixedHeader = 5 + 2*sessionSize + 8 // without the name
+	fixedHeader = 5 + len(keyID{}) + 2*sessionSize + 8 // without the name
 	tagSize     = 16
 	maxLinks    = 8
 
-	// maxDatagram is an Ethernet frame's 1500 bytes without the headers of IPv6 and UDP:
-	// a packet is never fragmented.
-	maxDatagram = 1500 - 40 - 8
+	// maxDatagram is what every path of IPv6 carries (RFC 8200, section 5: 1280 bytes), without
+	// the headers of IPv6 and UDP: no switch, tunnel or host with a smaller MTU than the
+	// nodes' own drops a packet for its size.
+	maxDatagram = 1280 - 40 - 8
 )
 
 // MaxPayload is the most that Send takes, in bytes, whatever the names' lengths.
-const MaxPayload = maxDatagram - fixedHeader - maxNameLength - tagSize
+const MaxPayload = maxDatagram - fixedHeader - maxNameLength - maxReport - tagSize
 
 // kind tells payload from talk about sessions.
 type kind byte
@@ -38,16 +40,17 @@ type kind byte
 const (
 	data  kind = 1
 	hello kind = 2 // no payload; see session.go
+	pulse kind = 3 // no payload, or padding; see pulse.go
 )
 
 // header is the authenticated part of a packet.
 type header struct {
-	kind    kind
-	link    byte // index of the path that the sender used
-	sender  string
-	session sessionID // of the sender
-	echo    sessionID // of the receiver, as the sender knows it; zero: not known
-	seq     uint64    // from 1, for each receiver
+	kind   kind
+	link   byte // index of the path that the sender used
+	sender string
+	run              // of the sender
+	echo   sessionID // of the receiver, as the sender knows it; zero: not known
+	seq    uint64    // from 1, for each receiver
 }
 
 // nonce is unique for each (link, seq).
@@ -63,6 +66,7 @@ func seal(aead cipher.AEAD, h header, payload []byte) []byte {
 	b := make([]byte, 0, fixedHeader+len(h.sender)+len(payload)+tagSize)
 	b = append(b, magic, version, byte(h.kind), h.link, byte(len(h.sender)))
 	b = append(b, h.sender...)
+	b = append(b, h.key[:]...)
 	b = append(b, h.session[:]...)
 	b = append(b, h.echo[:]...)
 	b = binary.BigEndian.AppendUint64(b, h.seq)
@@ -86,17 +90,25 @@ func split(b []byte) (h header, prefix, sealed []byte, why drop) {
 	}
 	h.kind, h.link, h.sender = kind(b[2]), b[3], string(b[5:5+n])
 	rest := b[5+n:]
-	copy(h.session[:], rest)
-	copy(h.echo[:], rest[sessionSize:])
-	h.seq = binary.BigEndian.Uint64(rest[2*sessionSize:])
+	rest = rest[copy(h.key[:], rest):]
+	rest = rest[copy(h.session[:], rest):]
+	rest = rest[copy(h.echo[:], rest):]
+	h.seq = binary.BigEndian.Uint64(rest)
 	at := fixedHeader + n
 	return h, b[:at], b[at:], dropNone
+}
+
+// run is what a process calls itself while it keeps its keys: a key that is added or
+// dropped begins a new one, as a restart does.
+type run struct {
+	key     keyID // of the cluster key that seals its packets
+	session sessionID
 }
 
 // sessionSize makes a repeated session beyond chance.
 const sessionSize = 16
 
-// sessionID names one run of one process. The zero value is no session.
+// sessionID names one run. The zero value is no session.
 type sessionID [sessionSize]byte
 
 func newSession() sessionID {

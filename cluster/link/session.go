@@ -27,34 +27,39 @@ const (
 // A session that was superseded is refused from then on, so packets recorded since
 // this process started are worthless too.
 type session struct {
-	id      sessionID // zero: none yet
+	run     run // zero: none yet
 	open    cipher.AEAD
 	seen    window // of packets by any link: the first copy is delivered
-	retired map[sessionID]struct{}
+	told    uint64 // sequence number of the newest report
+	retired map[run]struct{}
 }
 
-// supersede makes id the session that is accepted.
-func (s *session) supersede(id sessionID, open cipher.AEAD) {
-	if s.id != (sessionID{}) {
+// supersede makes r the run that is accepted.
+func (s *session) supersede(r run, open cipher.AEAD) {
+	if s.run != (run{}) {
 		if s.retired == nil {
-			s.retired = make(map[sessionID]struct{})
+			s.retired = make(map[run]struct{})
 		}
-		s.retired[s.id] = struct{}{}
+		s.retired[s.run] = struct{}{}
 	}
-	s.id, s.open, s.seen = id, open, window{}
+	s.run, s.open, s.seen, s.told = r, open, window{}, 0
 }
 
 // open decrypts a packet from p and returns the drop that applies, if any. The
 // cipher is returned because a new session's is not kept until it is believed.
 func (l *Link) open(p *peer, h header, prefix, sealed []byte) (payload []byte, open cipher.AEAD, why drop) {
 	p.mu.Lock()
-	if h.session == p.incoming.id {
+	if h.run == p.incoming.run {
 		open = p.incoming.open
 	}
 	p.mu.Unlock()
 	if open == nil {
+		sealedWith := l.keys.Load().held[h.key]
+		if sealedWith == nil {
+			return nil, nil, dropKey
+		}
 		var err error
-		open, err = packetCipher(l.cfg.Key, l.cfg.Cluster, h.session, h.sender, l.cfg.Self)
+		open, err = packetCipher(sealedWith.key, l.cfg.Cluster, h.session, h.sender, l.cfg.Self)
 		if err != nil {
 			return nil, nil, dropSealed
 		}
@@ -66,36 +71,51 @@ func (l *Link) open(p *peer, h header, prefix, sealed []byte) (payload []byte, o
 	return payload, open, dropNone
 }
 
-// admit decides about a packet that was opened: whether its session is the one to
+// arrival is a packet that was opened.
+type arrival struct {
+	header
+	open   cipher.AEAD
+	report report
+	size   int // of the whole datagram
+	at     time.Time
+}
+
+// admit decides about a packet that was opened: whether its run is the one to
 // believe, and whether this copy is the first. It tells whether to greet the sender.
-func (l *Link) admit(p *peer, h header, open cipher.AEAD, now time.Time) (why drop, greet bool) {
+func (l *Link) admit(p *peer, a arrival) (why drop, greet bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	in := &p.incoming
-	if h.session != in.id {
-		if _, retired := in.retired[h.session]; retired {
+	if a.run != in.run {
+		if _, retired := in.retired[a.run]; retired {
 			return dropStaleSession, false
 		}
-		if h.echo != l.session {
+		// Asked with the lock held: what SetKeys has dropped is not believed again.
+		if keys := l.keys.Load(); a.echo != keys.session || keys.held[a.key] == nil {
 			return dropUnproven, true
 		}
-		in.supersede(h.session, open)
+		in.supersede(a.run, a.open)
+		p.began = a.at
 		for _, via := range p.paths {
 			via.seen = window{}
 		}
 	}
-	via := p.paths[h.link]
-	newHere := via.seen.first(h.seq)
+	via := p.paths[a.link]
+	newHere := via.seen.first(a.seq)
 	if newHere {
-		via.packet = now // also for a copy: it proves this link
+		via.heardPacket(a) // also a copy: it proves this link
 	}
-	if !in.seen.first(h.seq) {
+	if !in.seen.first(a.seq) {
 		if newHere {
 			return dropCopy, false
 		}
 		return dropReplayed, false
 	}
-	p.contact = now
+	p.contact, p.key = a.at, a.key
+	if a.seq > in.told { // an older one has been overtaken
+		in.told = a.seq
+		p.told(a.report, a.at)
+	}
 	return dropNone, false
 }
 

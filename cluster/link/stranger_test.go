@@ -58,7 +58,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.ServerName, cfg.NextProtos = "beta", protos
+		cfg.ServerName, cfg.NextProtos = "beta", append(protos, keyProtocol+testKey(1).Fingerprint())
 		cfg.InsecureSkipVerify = true // the refusal must come from beta
 		return cfg
 	}
@@ -68,7 +68,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		cfg   *tls.Config
 		count func(ConnDrops) uint64
 	}{
-		{"another key", client(testKey(2), "test", "alpha", raft), certificate},
+		{"another key under the name of the right one", client(testKey(2), "test", "alpha", raft), certificate},
 		{"another cluster with the same key", client(testKey(1), "other", "alpha", raft), certificate},
 		{"a node that is not configured", client(testKey(1), "test", "delta", raft), func(d ConnDrops) uint64 { return d.UnknownNode }},
 		{"a name in other case", client(testKey(1), "test", "Alpha", raft), func(d ConnDrops) uint64 { return d.UnknownNode }},
@@ -77,6 +77,13 @@ func TestStrangersAreRefused(t *testing.T) {
 		{"no protocol", client(testKey(1), "test", "alpha"), func(d ConnDrops) uint64 { return d.Protocol }},
 	} {
 		t.Run(c.name, func(t *testing.T) { refused(t, beta, c.cfg, c.count) })
+	}
+	for name, protos := range map[string][]string{"another key": {raft, keyProtocol + testKey(2).Fingerprint()}, "no key named": {raft}, "half a key named": {raft, keyProtocol + "ab"}} {
+		t.Run(name, func(t *testing.T) {
+			cfg := client(testKey(2), "test", "alpha")
+			cfg.NextProtos = protos
+			refused(t, beta, cfg, func(d ConnDrops) uint64 { return d.UnknownKey })
+		})
 	}
 	t.Run("no certificate", func(t *testing.T) {
 		cfg := client(testKey(1), "test", "alpha", raft)
@@ -231,7 +238,7 @@ func TestDialerRefusesAnotherKey(t *testing.T) {
 	if err := alpha.Send("beta", []byte("x")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the packet is dropped", func() bool { return beta.Counters().Packets.Unopened > 0 })
+	eventually(t, "the packet is dropped", func() bool { return beta.Counters().Packets.UnknownKey > 0 })
 	if n := beta.Counters().PacketsReceived; n != 0 {
 		t.Errorf("%d packets of another key received", n)
 	}

@@ -155,7 +155,7 @@ func TestLinkErrorEndsWithTheNextReceipt(t *testing.T) {
 		{3, link.Never, 5, false},
 		{link.Never, 3, 5, false},
 	} {
-		st := linkStatus(link.LinkHealth{PacketAgeMS: c.packet, StreamAgeMS: c.stream, LastError: "refused", LastErrorAgeMS: c.failed})
+		st := linkStatus(link.LinkHealth{InAgeMS: c.packet, StreamAgeMS: c.stream, LastError: "refused", LastErrorAgeMS: c.failed})
 		if (st.Error != "") != c.shown {
 			t.Errorf("%+v: error %q", c, st.Error)
 		}

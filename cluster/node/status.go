@@ -118,9 +118,9 @@ func (n *Node) nodeStatus(s *state.State, coord string) []api.NodeStatus {
 
 // linkStatus shows an error only while nothing was heard on the link after it.
 func linkStatus(l link.LinkHealth) api.LinkStatus {
-	st := api.LinkStatus{Address: l.Address, UDPAgeMS: ageOrNil(l.PacketAgeMS), TCPAgeMS: ageOrNil(l.StreamAgeMS)}
+	st := api.LinkStatus{Address: l.Address, UDPAgeMS: ageOrNil(l.InAgeMS), TCPAgeMS: ageOrNil(l.StreamAgeMS)}
 	since := func(age int64) bool { return age != link.Never && age <= l.LastErrorAgeMS }
-	if !since(l.PacketAgeMS) && !since(l.StreamAgeMS) {
+	if !since(l.InAgeMS) && !since(l.StreamAgeMS) {
 		st.Error = l.LastError
 	}
 	return st
@@ -211,9 +211,7 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 			strings.Join(outlook.Differs, ", "), st.Coordinator), "install the same file on every node and restart hamgr there")
 	}
 	n.fencingProblems(st.Nodes, alarm, warn)
-	if s.Digest != "" && s.Digest != n.digest {
-		warn("this node's configuration file differs from what the cluster goes by (nodes, groups or preferences)", "install the same file on every node and restart hamgr there: the cluster takes it over when all nodes run with it (but not yet: other nodes or roles)")
-	}
+	n.configProblems(s, alarm, warn, notice)
 	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {
 		warn("no further failure is tolerated", "")
 	}
