@@ -64,6 +64,8 @@ type Config struct {
 	Look func() map[string]Sighting
 	// Fencing is the digest of what this node's file says feeds each node.
 	Fencing string
+	// Unarmed says that this node works no fence device.
+	Unarmed bool
 	// Levels gives a node's fence devices.
 	Levels func(node string) [][]stonith.Device
 	Log    *slog.Logger

@@ -249,13 +249,30 @@ func jittered(d time.Duration) time.Duration {
 func (c *Coordinator) readers(target string) []string {
 	v := c.view()
 	var readers []string
-	for _, name := range c.cfg.State().NodeNames() {
+	for _, name := range c.armed(c.cfg.State()) {
 		if name != target && v.Nodes[name].Reachable && (name == c.cfg.Self || c.cfg.Elsewhere != nil) {
 			readers = append(readers, name)
 		}
 	}
 	slices.SortStableFunc(readers, func(a, b string) int { return isSelf(b, c.cfg.Self) - isSelf(a, c.cfg.Self) })
 	return readers
+}
+
+// armed are the nodes that work fence devices, by name.
+func (c *Coordinator) armed(s *state.State) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(s.NodeNames(), func(name string) bool { return c.unarmed(s, name) })
+}
+
+// unarmed reports whether a node works no fence device: it said so, or is a witness and did not say anything yet. Called
+// with mu held.
+func (c *Coordinator) unarmed(s *state.State, name string) bool {
+	if name == c.cfg.Self {
+		return c.cfg.Unarmed
+	}
+	h := c.hellos[name]
+	return h.unarmed || h.at.IsZero() && s.Nodes[name].Role == state.Witness
 }
 
 func isSelf(name, self string) int {
@@ -331,7 +348,7 @@ func (c *Coordinator) TestDevices(ctx context.Context, node string) ([]Observati
 }
 
 // executors gives, for each node that is being fenced, who may do it, best first: those who lately read the devices of
-// its first level without trouble, this node before others.
+// its first level without trouble, this node before others. Called with mu held.
 func (c *Coordinator) executors(s *state.State, v scheduler.View) map[string][]string {
 	if c.cfg.Elsewhere == nil {
 		return nil
@@ -353,7 +370,7 @@ func (c *Coordinator) executors(s *state.State, v scheduler.View) map[string][]s
 		}
 		var names []string
 		for _, name := range s.NodeNames() {
-			if name != target && v.Nodes[name].Reachable {
+			if name != target && v.Nodes[name].Reachable && !c.unarmed(s, name) {
 				names = append(names, name)
 			}
 		}

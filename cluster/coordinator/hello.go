@@ -19,6 +19,7 @@ type Hello struct {
 	Session string            `json:"session"`           // names this run of the daemon
 	Digest  string            `json:"digest"`            // of its configuration file
 	Fencing string            `json:"fencing,omitempty"` // digest of what that file says feeds each node
+	Unarmed bool              `json:"unarmed,omitempty"` // it works no fence device
 	Applied uint64            `json:"applied"`
 	Found   map[string]string `json:"found,omitempty"`
 	// Machine is what the host says of its hardware; empty fields are not known.
@@ -121,7 +122,7 @@ func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.hellos[from]
-	now := heard{boot: h.Boot, digest: h.Digest, fencing: h.Fencing, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
+	now := heard{boot: h.Boot, digest: h.Digest, fencing: h.Fencing, unarmed: h.Unarmed, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
 	switch {
 	case h.Relayed: // the link between this node and that one is cut, and the log with it
 		now.stuck = time.Time{}

@@ -29,6 +29,7 @@ type heard struct {
 	boot    string
 	digest  string
 	fencing string
+	unarmed bool
 	at      time.Time
 	applied uint64
 	relayed bool // by a third node
@@ -165,6 +166,7 @@ func (c *Coordinator) view() scheduler.View {
 		Policy:      c.cfg.Policy,
 		Since:       c.sinceTick(),
 		Minute:      minuteOfDay(time.Now()),
+		Unarmed:     c.cfg.Unarmed,
 	}
 	for node, s := range look {
 		v.Nodes[node] = c.watch.liveness(s, c.hellos[node])

@@ -39,7 +39,7 @@ func (n *Node) greetOnce(ctx context.Context) error {
 	}
 	era, ask := n.trust.question()
 	h := coordinator.Hello{
-		Boot: n.Boot, Session: n.session, Digest: n.digest, Fencing: n.fencing, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
+		Boot: n.Boot, Session: n.session, Digest: n.digest, Fencing: n.fencing, Unarmed: n.Config.Unarmed, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
 		Machine: n.Machine,
 	}
 	w, err := n.peers.hello(ctx, h)

@@ -3,6 +3,7 @@ package node
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 
 	"github.com/hamgr/hamgr/agents"
@@ -18,6 +19,9 @@ func Kinds() config.Kinds {
 	return config.Kinds{Agents: agentkinds.Default(), Resources: resourcekinds.Default()}
 }
 
+// errUnarmed: what a device needs was not looked for on this host, and what stands in the Config instead must not reach it.
+var errUnarmed = errors.New("this witness works no fence device: ask on a member, or run it as hamgr run with the secrets")
+
 // levels gives a node's fence devices in the words of stonith.
 func levels(c *config.Config, node string, log *slog.Logger) [][]stonith.Device {
 	var all [][]stonith.Device
@@ -29,7 +33,12 @@ func levels(c *config.Config, node string, log *slog.Logger) [][]stonith.Device 
 				Name: p.Device.Name, Agent: p.Device.Agent, Plugs: p.Plugs,
 				Timeout: p.Device.Timeout, Settle: p.Device.Settle,
 				Sees: sees(options), AnyIdentity: p.Device.Identity == config.IdentityIgnore,
-				Open: func() (agents.Agent, error) { return options.Open(log.With("device", p.Device.Name)) },
+				Open: func() (agents.Agent, error) {
+					if c.Unarmed {
+						return nil, errUnarmed
+					}
+					return options.Open(log.With("device", p.Device.Name))
+				},
 			})
 		}
 		all = append(all, devices)

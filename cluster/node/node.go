@@ -272,6 +272,7 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		Policy:         policy(n.Config.Cluster),
 		HealthInterval: n.Config.Cluster.HealthInterval,
 		Fencing:        n.fencing,
+		Unarmed:        n.Config.Unarmed,
 		Levels:         func(node string) [][]stonith.Device { return levels(n.Config, node, n.Log) },
 		Log:            n.Log,
 	}
