@@ -7,11 +7,19 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"github.com/hamgr/hamgr/cluster/link"
 )
 
-// packetSize is the most that memberlist puts into one packet: it must still fit an
-// Ethernet frame after link sealed it.
-const packetSize = 1200
+// packetSize is the most that memberlist puts into one packet, as it counts: it forgets the
+// checksum, and where it adds gossip to a message, that message's own length field
+// (memberlist v0.7.0, sendMsg and rawSendMsgPacket). What is larger goes over a stream.
+const packetSize = link.MaxPayload - checksumSize - lengthSize
+
+const (
+	checksumSize = 5
+	lengthSize   = 2
+)
 
 // config is memberlist's configuration for this pace. go-metrics is left at its default,
 // which throws everything away and starts nothing.
