@@ -114,12 +114,13 @@ type device struct {
 	mu     sync.Mutex
 	calls  []*call
 	silent map[string]bool // nodes whose power can neither be read nor switched
+	stuck  map[string]bool // nodes whose power can be read, and not switched
 	// before and after are called around each call that does something, if they are there.
 	before, after func(call)
 }
 
 func (l *lab) newDevice() error {
-	d := &device{l: l, silent: map[string]bool{}}
+	d := &device{l: l, silent: map[string]bool{}, stuck: map[string]bool{}}
 	l.device = d
 	var err error
 	if d.listener, err = net.Listen("unix", d.socket()); err != nil {
@@ -172,6 +173,13 @@ func (d *device) silence(node string, on bool) {
 	d.silent[node] = on
 }
 
+// stick makes a node's power one that stays as it is, or one that can be switched again.
+func (d *device) stick(node string, on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stuck[node] = on
+}
+
 func (d *device) act(where, action, node string) (string, error) {
 	h := d.l.hosts[node]
 	c := &call{action: action, node: node, began: time.Now()}
@@ -181,14 +189,14 @@ func (d *device) act(where, action, node string) (string, error) {
 		}
 	}
 	d.mu.Lock()
-	before, after, silent := d.before, d.after, d.silent[node] || h == nil
+	before, after, silent := d.before, d.after, d.silent[node] || h == nil || d.stuck[node] && action != "status"
 	if !silent {
 		d.calls = append(d.calls, c)
 	}
 	seen := *c
 	d.mu.Unlock()
 	if silent {
-		return "", errors.New("silent")
+		return "", errors.New("no answer")
 	}
 	if before != nil {
 		before(seen)

@@ -178,3 +178,10 @@ func (h *host) remove() error {
 	h.space.close()
 	return errors.Join(err, h.log.Close())
 }
+
+// retire keeps the host from ever being on again.
+func (h *host) retire() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.gone = true
+}

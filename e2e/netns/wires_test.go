@@ -2,6 +2,7 @@ package netns
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"sync"
 	"time"
@@ -178,4 +179,15 @@ func (w *wires) close() {
 	}
 	w.mu.RUnlock()
 	w.done.Wait()
+}
+
+// newRandom gives numbers from 0 to 1, the same ones every time, to any number of goroutines.
+func newRandom() func() float64 {
+	var mu sync.Mutex
+	source := rand.New(rand.NewPCG(21, 30))
+	return func() float64 {
+		mu.Lock()
+		defer mu.Unlock()
+		return source.Float64()
+	}
 }
