@@ -174,7 +174,7 @@ func TestLoadFile(t *testing.T) {
 	if _, err := Load(dir, testKinds()); err == nil {
 		t.Error("a folder was loaded")
 	}
-	if err := os.WriteFile(path, make([]byte, maxSize+1), 0o600); err != nil {
+	if err := os.WriteFile(path, make([]byte, MaxSize+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Load(path, testKinds()); err == nil || err.Error() != path+": is larger than 256 KiB; give the path of a hamgr.toml" {

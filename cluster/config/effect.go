@@ -26,7 +26,7 @@ var effects = map[What]map[string]string{
 		"quarantine_time":   "counts from the next quarantine",
 	},
 	OfNode: {
-		"addresses": "the others reach %s there once its daemon has restarted its parts: the host must have the new addresses before",
+		"addresses": "the others look for %s there once every daemon has restarted its parts, one after the other; groups run on",
 		"role":      "%s votes as before",
 		"capacity":  "counts from the next placement; no running group moves for it",
 		"fencing":   "counts from the next fencing of %s: try it with hamgr fence test %s",

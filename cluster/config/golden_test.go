@@ -39,7 +39,7 @@ func TestGolden(t *testing.T) {
 			got := ""
 			for _, p := range problems {
 				got += p.String() + "\n"
-				if p.File == "" || p.Msg == "" || (p.Line == 0 && len(data) < maxSize) {
+				if p.File == "" || p.Msg == "" || (p.Line == 0 && len(data) < MaxSize) {
 					t.Errorf("incomplete: %+v", p)
 				}
 				if p.Cure == "" && filepath.Base(file) != "kind-checks.toml" && !strings.HasSuffix(p.Msg, "no program is given") {

@@ -187,7 +187,7 @@ func (j *judge) acceptance() {
 		}
 	}
 	if len(silent) > 0 {
-		j.warn("", fmt.Sprintf("%s does not answer: whether it has the files that the new configuration names is not known", strings.Join(silent, ", ")), "")
+		j.warn("", fmt.Sprintf("whether every node has the files that the new configuration names is not known: no answer from %s", strings.Join(silent, ", ")), "")
 	}
 }
 

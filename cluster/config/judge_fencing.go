@@ -42,23 +42,14 @@ func (j *judge) fencing() {
 
 // devices warns of those that are about to be used and were never tried.
 func (j *judge) devices() {
+	last := ""
 	for _, c := range Diff(j.old, j.new) {
-		if c.What == OfDevice && c.Kind != Removed && c.Key != "timeout" && c.Key != "settle" {
-			j.warn(c.Table(), "is not tried yet as it is now", "hamgr fence test, once it is applied")
+		untried := c.Kind == Added || c.Kind == Changed && c.Key != "timeout" && c.Key != "settle" && !(strings.HasPrefix(c.Key, "plugs.") && c.New == "")
+		if c.What == OfDevice && untried && c.Name != last {
+			last = c.Name
+			j.warn(c.Table(), "it was not tried yet as it is to be", "hamgr fence test, once it is applied")
 		}
 	}
-	j.verdict.Warnings = compact(j.verdict.Warnings)
-}
-
-// compact drops what was said before.
-func compact(all []Objection) []Objection {
-	var once []Objection
-	for _, o := range all {
-		if !slices.Contains(once, o) {
-			once = append(once, o)
-		}
-	}
-	return once
 }
 
 // covers reports whether a level asks everything that another one asked, by the names of devices and plugs.

@@ -18,7 +18,7 @@ func Load(path string, kinds Kinds) (*Config, error) {
 	info, err := f.Stat()
 	var data []byte
 	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(f, maxSize+1))
+		data, err = io.ReadAll(io.LimitReader(f, MaxSize+1))
 	}
 	if err != nil {
 		return nil, Errors{{File: path, Msg: fmt.Sprintf("cannot be read: %v", reason(err)), Cure: "give the path of a hamgr.toml"}}

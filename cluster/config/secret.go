@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/hamgr/hamgr/agents"
 )
@@ -205,7 +206,8 @@ func readSecret(path string) (value, msg, cure string) {
 		}
 		return "", fmt.Sprintf("%q cannot be read: %v", path, reason(err)), cure
 	}
-	f, err := os.Open(path)
+	// A pipe must not hold up who looks at what it is.
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return unreadable(err)
 	}

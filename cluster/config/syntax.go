@@ -9,12 +9,12 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// maxSize bounds a file; a real one has a few KiB, and the parser is recursive.
-const maxSize = 256 << 10
+// MaxSize bounds the text of a configuration, in bytes; a real one has a few KiB, and the parser is recursive.
+const MaxSize = 256 << 10
 
 // parseTOML reads a document into a tree with lines.
 func parseTOML(path, doc string) (root *value, problem *Problem) {
-	if len(doc) > maxSize {
+	if len(doc) > MaxSize {
 		return nil, &Problem{File: path, Msg: "is larger than 256 KiB", Cure: "give the path of a hamgr.toml"}
 	}
 	// The library panics on what it takes for impossible. A file must not end a daemon.

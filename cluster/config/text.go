@@ -26,7 +26,7 @@ func CheckText(path string, text []byte, kinds Kinds) (*Config, error) {
 }
 
 func parseText(path string, text []byte, kinds Kinds, from *sources) (*Config, error) {
-	if len(text) <= maxSize && !utf8.Valid(text) {
+	if len(text) <= MaxSize && !utf8.Valid(text) {
 		return nil, Errors{{File: path, Line: brokenLine(text), Msg: "the file is not UTF-8", Cure: "save it as UTF-8"}}
 	}
 	return parse(path, text, kinds, from)
