@@ -15,7 +15,7 @@ import (
 	"github.com/hamgr/hamgr/cluster/link/linktest"
 )
 
-// cluster is a few nodes with two links each on one in-memory network.
+// cluster is a few nodes on one in-memory network.
 type cluster struct {
 	t       testing.TB
 	network *linktest.Network
@@ -26,10 +26,18 @@ type cluster struct {
 // newCluster must be called inside the bubble, and so is its cleanup.
 func newCluster(t testing.TB, names ...string) *cluster {
 	t.Helper()
+	return newClusterOf(t, 2, names...)
+}
+
+func newClusterOf(t testing.TB, links int, names ...string) *cluster {
+	t.Helper()
 	c := &cluster{t: t, network: linktest.New(1)}
 	for i, name := range names {
-		c.nodes = append(c.nodes, link.Node{Name: name, Addresses: []string{
-			fmt.Sprintf("10.0.0.%d:7846", i+1), fmt.Sprintf("10.1.0.%d:7846", i+1)}})
+		n := link.Node{Name: name}
+		for j := range links {
+			n.Addresses = append(n.Addresses, fmt.Sprintf("10.%d.0.%d:7846", j, i+1))
+		}
+		c.nodes = append(c.nodes, n)
 	}
 	for _, n := range c.nodes {
 		l := c.start(n.Name)
@@ -38,22 +46,30 @@ func newCluster(t testing.TB, names ...string) *cluster {
 	return c
 }
 
-func (c *cluster) start(name string) *link.Link {
+func testKey(n byte) (k link.Key) {
+	copy(k[:], "a key for tests")
+	k[31] = n
+	return k
+}
+
+func (c *cluster) start(name string, changes ...func(*link.Config)) *link.Link {
 	c.t.Helper()
-	var key link.Key
-	copy(key[:], "a key for tests")
 	for _, n := range c.nodes {
 		if n.Name != name {
 			continue
 		}
-		l, err := link.Start(link.Config{
+		cfg := link.Config{
 			Cluster: "test",
 			Self:    name,
 			Nodes:   c.nodes,
-			Key:     key,
+			Key:     testKey(0),
 			Network: c.network.Host(name, n.Addresses...),
 			Log:     slog.New(slog.NewTextHandler(c.t.Output(), nil)),
-		})
+		}
+		for _, change := range changes {
+			change(&cfg)
+		}
+		l, err := link.Start(cfg)
 		if err != nil {
 			c.t.Fatal(err)
 		}

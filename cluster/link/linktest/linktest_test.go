@@ -170,6 +170,22 @@ func TestPacketsAndCuts(t *testing.T) {
 	})
 }
 
+func TestNarrow(t *testing.T) {
+	inBubble(t, func(t *testing.T, n *two) {
+		n.Narrow(1, "a", "b", 3)
+		n.send(0, "long")
+		n.send(1, "long")
+		n.send(1, "abc")
+		n.bs[1].WriteTo([]byte("long"), n.as[1].LocalAddr())
+		n.want(n.bs[0], "the other link", "long")
+		n.want(n.bs[1], "the narrow link", "abc")
+		n.want(n.as[1], "the other direction", "long")
+		n.HealAll()
+		n.send(1, "long")
+		n.want(n.bs[1], "healed", "long")
+	})
+}
+
 func TestPacketsDelayed(t *testing.T) {
 	inBubble(t, func(t *testing.T, n *two) {
 		n.Delay(10*time.Millisecond, 20*time.Millisecond)

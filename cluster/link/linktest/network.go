@@ -31,6 +31,7 @@ type Network struct {
 	owners   map[netip.Addr]nic
 	cuts     map[direction]bool
 	isolated map[string]bool
+	narrow   map[direction]int
 	delay    [2]time.Duration
 	loss     float64
 	copies   float64
@@ -78,6 +79,7 @@ func New(seed uint64) *Network {
 		owners:   make(map[netip.Addr]nic),
 		cuts:     make(map[direction]bool),
 		isolated: make(map[string]bool),
+		narrow:   make(map[direction]int),
 		port:     32768,
 	}
 }
@@ -147,8 +149,15 @@ func (n *Network) Isolate(host string) { n.change(func() { n.isolated[host] = tr
 // Rejoin ends Isolate; single cuts stay.
 func (n *Network) Rejoin(host string) { n.change(func() { delete(n.isolated, host) }) }
 
-// HealAll ends every cut and isolation. Frozen hosts stay frozen, and down ones down.
-func (n *Network) HealAll() { n.change(func() { clear(n.cuts); clear(n.isolated) }) }
+// Narrow makes one direction of one link lose every packet of more than size bytes, as a
+// path with a smaller MTU does where nobody tells. Streams do not mind.
+func (n *Network) Narrow(i int, from, to string, size int) {
+	n.change(func() { n.narrow[direction{i, from, to}] = size })
+}
+
+// HealAll ends every cut and isolation, and what Narrow did. Frozen hosts stay frozen, and
+// down ones down.
+func (n *Network) HealAll() { n.change(func() { clear(n.cuts); clear(n.isolated); clear(n.narrow) }) }
 
 // Delay makes each packet, and each piece of a stream, take a random time. Packets
 // may overtake each other then; streams stay in order.
@@ -225,6 +234,12 @@ func (n *Network) cut(from, to nic) bool {
 	}
 	return n.isolated[a] || n.isolated[b] ||
 		n.cuts[direction{allLinks, a, b}] || n.cuts[direction{max(from.index, to.index), a, b}]
+}
+
+// tooLarge tells whether a packet does not fit the direction between two addresses.
+func (n *Network) tooLarge(from, to nic, size int) bool {
+	limit, narrow := n.narrow[direction{max(from.index, to.index), from.host.name, to.host.name}]
+	return narrow && size > limit
 }
 
 // blocked tells whether a stream's bytes must wait.

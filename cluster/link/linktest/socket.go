@@ -92,7 +92,7 @@ func (s *socket) WriteTo(b []byte, to net.Addr) (int, error) {
 // send puts one packet on its way.
 func (n *Network) send(s *socket, dst nic, target netip.AddrPort, d datagram) {
 	src := s.at
-	if src.host.hold(func() { n.send(s, dst, target, d) }) || n.cut(src, dst) {
+	if src.host.hold(func() { n.send(s, dst, target, d) }) || n.cut(src, dst) || n.tooLarge(src, dst, len(d.data)) {
 		return
 	}
 	n.after(n.latency(), func() { n.arrive(s, dst, target, d) })

@@ -1,0 +1,6 @@
+//go:build !race
+
+package link_test
+
+// schedules of random weather.
+const schedules = 300
