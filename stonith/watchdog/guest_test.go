@@ -1,0 +1,5 @@
+package watchdog
+
+import "testing"
+
+func first(*testing.M) {}
