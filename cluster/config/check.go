@@ -14,6 +14,7 @@ func (r *reader) check(d *draft) {
 	r.checkDevices(d)
 	r.checkFencing(d)
 	r.checkTwoNode(d)
+	r.checkWatchdogs(d)
 	r.checkGroups(d)
 }
 

@@ -84,7 +84,8 @@ type Node struct {
 	Addresses []string   `toml:"addresses" doc:"IP addresses without port, one per link"`
 	Role      string     `toml:"role" oneof:"member|witness" doc:"a member runs groups and votes, a witness only votes"`
 	Capacity  int        `toml:"capacity" range:"0..1000000" doc:"no group is placed on the node once the weights of its groups are together more than this; 0: no bound"`
-	Fencing   [][]string `toml:"fencing" order:"free" doc:"levels of fence device names; levels are tried in order, all devices of a level must succeed"`
+	Fencing   [][]string `toml:"fencing" order:"free" doc:"levels of fence device names; levels are tried in order, all devices of a level must succeed; \"watchdog\" alone in the last one: wait until the node's own has reset it"`
+	Watchdog  string     `toml:"watchdog" doc:"the device that resets the node if it holds something and hangs, such as /dev/watchdog0; off: none; fake: one that does nothing, for development. Its times follow from detection_time"`
 }
 
 // Device is one table [[fence_device]].
@@ -153,7 +154,7 @@ var (
 		QuarantineWindow: time.Hour,
 		QuarantineTime:   10 * time.Minute,
 	}
-	defaultNode     = Node{Role: Member}
+	defaultNode     = Node{Role: Member, Watchdog: WatchdogOff}
 	defaultDevice   = Device{Timeout: 20 * time.Second, Settle: 100 * time.Millisecond, Identity: IdentityCheck}
 	defaultGroup    = Group{Weight: 1, Failback: "never", Restarts: 1, RestartWindow: 10 * time.Minute, FailureExpiry: 10 * time.Minute}
 	defaultResource = Resource{
@@ -223,11 +224,14 @@ func (c *Config) Endpoints(node string) []string {
 }
 
 // Levels are the node's fencing levels in the order in which they are tried, each
-// with its devices and the node's plugs at them.
+// with its devices and the node's plugs at them. Node.WatchdogLevel is none of them.
 func (c *Config) Levels(node string) [][]PlugSet {
 	n, _ := c.Node(node)
 	var levels [][]PlugSet
-	for _, names := range n.Fencing {
+	for i, names := range n.Fencing {
+		if i+1 == n.WatchdogLevel() {
+			continue
+		}
 		var level []PlugSet
 		for _, name := range names {
 			d, _ := c.Device(name)

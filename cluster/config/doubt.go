@@ -14,6 +14,7 @@ func (r *reader) doubt(d *draft) {
 	r.doubtVoters(d)
 	r.doubtLinks(d)
 	r.doubtFencing(d)
+	r.doubtWatchdogs(d)
 	r.doubtFailback(d)
 	if d.Cluster.DetectionTime < time.Second {
 		r.warn(d.cluster, d.cluster.at("detection_time"), "detection_time",
@@ -65,7 +66,7 @@ func (r *reader) doubtFencing(d *draft) {
 	var alone []string // nodes with nothing but devices that share their power
 	first := -1
 	for i, n := range d.Nodes {
-		feeds := false
+		feeds := n.WatchdogLevel() > 0 // it fires, or has no power either
 		for l, level := range d.Levels(n.Name) {
 			machines, outlets := bySight(level)
 			feeds = feeds || len(outlets) > 0

@@ -127,7 +127,7 @@ func (r *reader) checkFencing(d *draft) {
 
 // checkUse checks one device name in a node's fencing.
 func (r *reader) checkUse(t *table, line int, n Node, name string, d *draft) {
-	if d.top.settled["fence_device"] {
+	if d.top.settled["fence_device"] || name == WatchdogDevice {
 		return
 	}
 	i := slices.IndexFunc(d.Devices, func(dev Device) bool { return dev.Name == name })
