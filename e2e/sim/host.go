@@ -220,7 +220,7 @@ func (h *Host) restart(boot int) {
 // power is called when the BMC really switched the host.
 func (h *Host) power(s agents.PowerState) {
 	if s == agents.Off {
-		h.c.note("%s: power off by its BMC", h.name)
+		h.c.note("%s: power off", h.name)
 		h.die()
 		return
 	}
@@ -281,6 +281,12 @@ func (h *Host) halt() {
 func (c *Cluster) Crash(name string) {
 	c.note("crash of %s", name)
 	c.hosts[name].die()
+}
+
+// CutPower takes the power from a host, and its BMC, which has a battery, tells so. Boot gives it back.
+func (c *Cluster) CutPower(name string) {
+	c.note("%s has no power", name)
+	c.BMC[name].SetPower("", agents.Off)
 }
 
 // Reboot is a crash that the host comes back from by itself after a while.

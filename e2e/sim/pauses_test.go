@@ -94,10 +94,14 @@ type blinks struct {
 	spent  []string // the same, if no time has passed since it
 }
 
-// length of a fault: up to 0.8 detection times, and rather long.
-func (b *blinks) length() time.Duration {
-	x := b.rng.Float64()
-	return time.Duration(0.8 * (1 - x*x) * float64(b.c.Detection))
+// length of a fault: up to 0.8 detection times, and rather long. Where it leaves no majority an election comes after it, and
+// both together must not take so long that the nodes let go, unless that is allowed.
+func (b *blinks) length(hit int) time.Duration {
+	most, x := 0.8, b.rng.Float64()
+	if !b.packed && 2*(len(b.c.Nodes)-hit) <= len(b.c.Nodes) {
+		most = 0.5
+	}
+	return time.Duration(most * (1 - x*x) * float64(b.c.Detection))
 }
 
 // breathe lets some time pass. Where the faults are packed it may be none: then the next one has other victims, since for
@@ -107,7 +111,9 @@ func (b *blinks) breathe() {
 	b.spent = nil
 	switch {
 	case !b.packed:
-		time.Sleep(time.Duration((0.6 + b.rng.Float64()) * d))
+		time.Sleep(time.Duration((0.2 + b.rng.Float64()) * d))
+		b.c.WaitFor(2*b.c.Detection, "somebody coordinates", func() bool { return b.c.Coordinator() != "" })
+		time.Sleep(time.Duration(0.3 * d))
 	case b.rng.IntN(3) > 0 || len(b.hit) == len(b.c.Nodes):
 		time.Sleep(time.Duration((0.1 + b.rng.Float64()) * d))
 	default:
@@ -129,10 +135,15 @@ func (b *blinks) victims() []string {
 }
 
 func (b *blinks) fault() {
-	c, hit, took := b.c, b.victims(), b.length()
+	c, hit, kind := b.c, b.victims(), b.rng.IntN(8)
+	if kind == 5 || kind == 6 {
+		hit = c.Nodes
+	}
+	took := b.length(len(hit))
+	b.hit = hit
 	var what string
 	begin, end := func(string) {}, func(string) {}
-	switch b.rng.IntN(8) {
+	switch kind {
 	case 0, 1:
 		what, begin, end = "freeze", c.Freeze, c.Thaw
 	case 2:
@@ -156,8 +167,7 @@ func (b *blinks) fault() {
 		c.Net.Loss(loss)
 	}
 	c.note("%s: %s for %s", what, strings.Join(hit, ", "), took)
-	if b.hit = hit; begin == nil {
-		b.hit = c.Nodes
+	if begin == nil {
 		return
 	}
 	for _, n := range hit {
