@@ -15,7 +15,10 @@
 //     per detection time and steps down when none came back (leadership.go).
 //   - A follower that was cut off catches up at once when the cut heals (transport.go).
 //   - Configured voters that are missing, or came back wiped, are added by the leader, one
-//     change at a time (voters.go).
+//     change at a time, and who is no longer configured is removed (voters.go).
+//   - A node becomes the only voter durably or not at all, and whom it dismissed by that is
+//     told, and returns as a newcomer (alone.go, fork.go, dismissed.go).
+//   - A data folder that is an older copy of itself is recognised (runs.go).
 //
 // It does not know what the commands mean, does not judge who is alive, and does not use the
 // wall clock. DESIGN.md beside this file argues why two clusters cannot form.
@@ -81,6 +84,9 @@ type Config struct {
 	Single bool     // form a cluster alone when the folder is empty; the operator's word
 	Link   Link
 	FSM    FSM
+	// Scratch makes a state machine for the replay that Alone needs; what it is told is told
+	// again to FSM. nil: FSM itself is used, and then restored.
+	Scratch func() FSM
 	// DetectionTime sets every interval, see DeriveTiming.
 	DetectionTime time.Duration
 	Stores        *Stores // nil: files in Dir; tests use MemoryStores
@@ -88,9 +94,13 @@ type Config struct {
 	// leads and acknowledges nothing any more. After ErrStoreHung the caller cuts the node
 	// off the network and ends the process: an abandoned write may still reach the disk at
 	// any time. After any other error the call has returned, and the process may live on:
-	// to stop its groups in order, and to say why.
+	// to stop its groups in order, and to say why. It is called for ErrRolledBack, too.
 	Fatal func(error)
-	Log   *slog.Logger // nil: discard
+	// Dismissed is called once, in a goroutine of its own, when this node learns that it was
+	// dismissed while it runs. The log has ended by then. The caller stops it and may start it
+	// again: Start sets the old data aside, and the node returns as a newcomer.
+	Dismissed func(reason string)
+	Log       *slog.Logger // nil: discard
 }
 
 func (c *Config) validate() error {
@@ -125,6 +135,10 @@ type Log struct {
 	log       *slog.Logger
 	timing    Timing
 	id        identity
+	run       run
+	heard     *heard
+	past      past   // what the stores told, until raft runs
+	returned  string // why this Start set the data aside, if it did
 	stores    *Stores
 	guard     *guard
 	transport *transport
@@ -135,12 +149,16 @@ type Log struct {
 	changes chan struct{} // buffered 1: coalesced
 	poke    chan struct{} // buffered 1: wakes watch
 	failure atomic.Pointer[error]
+	started chan struct{} // closed when raft runs
 
 	mu       sync.Mutex // guards what follows
 	progress progress
 	leads    bool   // the pace is a leader's, see setPace
 	waiting  string // why there is no cluster to work in, in words
+	removed  bool   // others say that this node was removed
 	answers  map[string]answer
+	unheard  map[string]bool     // voters that did not answer since the start
+	remarks  map[identity]string // on voters, while this node coordinates
 
 	promising sync.Mutex // held while a promise is judged and stored
 	promised  *promise   // guarded by promising
@@ -156,10 +174,25 @@ type Log struct {
 
 // Start opens the stores and takes part: it returns once the node listens, whether or
 // not there is a cluster yet (see Status). Damaged stores are an error; the node never
-// starts empty in their place. ctx bounds the opening only.
+// starts empty in their place, unless its cluster dismissed it. Before a node with a log
+// may vote it asks the others what they know of it, for Timing.Ask at most. ctx bounds the
+// opening only.
 func Start(ctx context.Context, cfg Config) (*Log, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
+	}
+	l, err := open(ctx, cfg)
+	if errors.Is(err, ErrDismissed) { // it is marked now: what was is set aside
+		l, err = open(ctx, cfg)
+	}
+	return l, err
+}
+
+// open is one attempt to start.
+func open(ctx context.Context, cfg Config) (*Log, error) {
+	returned, err := setAside(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", cfg.Self, err)
 	}
 	stores, err := openStores(ctx, cfg)
 	if err != nil {
@@ -167,13 +200,24 @@ func Start(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	l := &Log{
 		cfg: cfg, log: cfg.Log, timing: DeriveTiming(cfg.DetectionTime), stores: stores,
-		fsm: newMachine(cfg.FSM), answers: make(map[string]answer),
-		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1), stopped: make(chan struct{}),
+		returned: returned, fsm: newMachine(cfg.FSM), answers: make(map[string]answer), unheard: make(map[string]bool),
+		remarks: make(map[identity]string), changes: make(chan struct{}, 1), poke: make(chan struct{}, 1),
+		started: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	for _, node := range cfg.Voters {
+		l.unheard[node] = node != cfg.Self
+	}
+	if returned != "" {
+		l.log.Warn("old data set aside", "node", cfg.Self, "reason", returned)
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.guard = newGuard(max(l.timing.StoreDeadline, stores.patience), l.fail)
 	if err := l.start(); err != nil {
 		l.cancel()
+		if l.join != nil {
+			_ = l.join.Close()
+		}
+		l.wg.Wait()
 		_ = stores.close()
 		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
 	}
@@ -185,11 +229,35 @@ func (l *Log) start() (err error) {
 	if l.id, err = loadIdentity(l.stores, l.cfg.Self); err != nil {
 		return err
 	}
+	if l.run, err = beginRun(l.stores.records, l.id); err != nil {
+		return err
+	}
+	if l.heard, err = loadHeard(l.stores.records); err != nil {
+		return err
+	}
 	if l.promised, err = loadPromise(l.stores.records); err != nil {
 		return err
 	}
 	if err := l.stores.mend(); err != nil {
 		return err
+	}
+	if l.past, err = l.stores.past(); err != nil {
+		return err
+	}
+	becameAlone, err := l.finishAlone()
+	if err != nil {
+		return err
+	}
+	l.fsm.forks = l.past.forks
+	if l.past.formed {
+		// Nodes that start at the same time ask each other before they do anything else.
+		l.serveJoins()
+		// Who goes on alone has just been assured that the others are off, and goes on at once.
+		if !becameAlone {
+			if err := l.consult(); err != nil {
+				return err
+			}
+		}
 	}
 	l.transport = newTransport(l)
 	if l.raft, err = l.newRaft(); err != nil {
@@ -197,13 +265,20 @@ func (l *Log) start() (err error) {
 		return err
 	}
 	l.transport.lead.Store(l.raft)
+	close(l.started)
 	l.guard.arm()
-	l.join = l.cfg.Link.Listener(link.Join)
+	if l.join == nil {
+		l.serveJoins()
+	}
 	l.wg.Go(l.watch)
-	l.wg.Go(l.answerJoins)
 	l.wg.Go(l.form)
 	l.wg.Go(l.keepVoters)
 	return nil
+}
+
+func (l *Log) serveJoins() {
+	l.join = l.cfg.Link.Listener(link.Join)
+	l.wg.Go(l.answerJoins)
 }
 
 // newRaft starts the library on the guarded stores. It panics where a store fails under it,
@@ -214,6 +289,11 @@ func (l *Log) newRaft() (r *raft.Raft, err error) {
 			err = fmt.Errorf("%w: %v", ErrDamaged, p)
 		}
 	}()
+	store := guardedLog{l.guard, l.stores.log, l.stores.snapshots}
+	return raft.NewRaft(l.raftConfig(), l.fsm, store, store, guardedSnapshots{l.guard, l.stores.snapshots}, l.transport)
+}
+
+func (l *Log) raftConfig() *raft.Config {
 	conf := raft.DefaultConfig()
 	conf.LocalID = raft.ServerID(l.id.String())
 	conf.HeartbeatTimeout = l.timing.Heartbeat
@@ -226,20 +306,38 @@ func (l *Log) newRaft() (r *raft.Raft, err error) {
 	conf.ShutdownOnRemove = false // a removed voter must stay and say so
 	conf.NoLegacyTelemetry = true
 	conf.Logger = newLogger(l.log)
-	store := guardedLog{l.guard, l.stores.log, l.stores.snapshots}
-	return raft.NewRaft(conf, l.fsm, store, store, guardedSnapshots{l.guard, l.stores.snapshots}, l.transport)
+	return conf
 }
 
-// fail is called once, when a store failed. First nothing of the log goes out or comes in
-// any more, then the library is told to end; only then is the failure made known. The link
-// below is the caller's, and carries on until it is told otherwise.
-func (l *Log) fail(err error) {
-	l.failure.Store(&err)
+// runs tells whether raft was started.
+func (l *Log) runs() bool {
+	select {
+	case <-l.started:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish ends the node's part for good, for the first reason that is given. First nothing of
+// the log goes out or comes in any more, then the library is told to end. The link below is
+// the caller's, and carries on until it is told otherwise.
+func (l *Log) finish(err error) (first bool) {
+	if !l.failure.CompareAndSwap(nil, &err) {
+		return false
+	}
 	l.transport.cut()
 	l.endRaft() // not waited for: it may wait for us
 	l.cancel()
-	l.log.Error("log store failed", "node", l.cfg.Self, "err", err)
 	l.notify()
+	return true
+}
+
+// fail is called once, when a store failed. Only when all has ended is that made known; also
+// where something else ended it before.
+func (l *Log) fail(err error) {
+	l.finish(err)
+	l.log.Error("log store failed", "node", l.cfg.Self, "err", err)
 	if l.cfg.Fatal != nil {
 		go l.cfg.Fatal(err)
 	}

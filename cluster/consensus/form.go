@@ -12,7 +12,12 @@ import (
 )
 
 // formed tells whether this node has a log, and so belongs to a cluster.
-func (l *Log) formed() bool { return l.raft.LastIndex() > 0 }
+func (l *Log) formed() bool {
+	if !l.runs() {
+		return l.past.formed
+	}
+	return l.raft.LastIndex() > 0
+}
 
 // listed tells whether an identity is in this node's configuration.
 func (l *Log) listed(id identity) bool {
@@ -55,6 +60,7 @@ func (l *Log) form() {
 			return
 		}
 		if l.formed() {
+			l.askUnheard()
 			orphan = l.watchConfiguration(orphan)
 			pause.Reset(l.timing.Probe)
 			continue
@@ -212,27 +218,59 @@ func (l *Log) bootstrap(promisers []identity) error {
 // word only after some time without a leader. It returns since when there is none.
 func (l *Log) watchConfiguration(since time.Time) time.Time {
 	if address, _ := l.raft.LeaderWithID(); address != "" {
+		l.setRemoved(false)
 		l.setWaiting("")
 		return time.Time{}
 	}
 	if since.IsZero() {
 		return time.Now()
 	}
-	_, own := l.fsm.position()
+	own := l.standing()
+	removed := false
 	answers := l.askAll(l.ctx, l.cfg.Voters, false)
 	waiting := "waits for a coordinator" + without(l.silent(answers))
 	for _, node := range l.cfg.Voters {
 		a, ok := answers[node]
 		switch {
 		case !ok || !a.Formed || time.Since(since) < 3*l.timing.Patience:
-		case own != "" && a.Cluster != "" && a.Cluster != own:
+		case own.cluster != "" && a.Cluster != "" && a.Cluster != own.cluster:
 			waiting = fmt.Sprintf("%s belongs to another cluster; the data folder of one of them must be emptied", node)
-		case !a.Listed && a.Applied >= l.raft.AppliedIndex():
+		case own.judgeLine(l.id, a) == besides:
+			waiting = otherLine(node)
+		case a.Gone && a.Applied >= l.raft.AppliedIndex():
+			removed = true
 			waiting = fmt.Sprintf("%s no longer lists this node as %s: it was removed; empty its data folder to let it return", node, l.id)
 		}
 	}
+	l.setRemoved(removed)
 	l.setWaiting(waiting)
 	return since
+}
+
+func otherLine(node string) string {
+	return fmt.Sprintf("%s is on another line of this cluster's history; move the data folder of the wrong one away", node)
+}
+
+func (l *Log) setRemoved(removed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.removed = removed
+}
+
+// askUnheard asks those who did not answer when this node started: they may know that it was
+// dismissed, or has forgotten what it did.
+func (l *Log) askUnheard() {
+	var nodes []string
+	l.mu.Lock()
+	for node, unheard := range l.unheard {
+		if unheard {
+			nodes = append(nodes, node)
+		}
+	}
+	l.mu.Unlock()
+	if len(nodes) > 0 {
+		l.askAll(l.ctx, nodes, false)
+	}
 }
 
 func (l *Log) silent(answers map[string]answer) []string {

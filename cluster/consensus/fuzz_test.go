@@ -4,13 +4,17 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/hashicorp/raft"
 )
 
 func FuzzJoinMessage(f *testing.F) {
-	for _, v := range []any{question{Node: "a", ID: "1", Voters: []string{"a", "b"}, Promise: true}, answer{Node: "b", ID: "2", Formed: true}} {
+	for _, v := range []any{question{Node: "a", ID: "1", Voters: []string{"a", "b"}, Promise: true}, answer{Node: "b", ID: "2", Formed: true},
+		question{Node: "a", ID: "1", Line: "l", Run: run{7, "s"}},
+		answer{Node: "b", ID: "2", Starting: true, Gone: true, Coordinator: "c", Line: "m", Known: run{8, "t"},
+			Fork: &fork{Line: "m", After: "l", By: identity{"b", "2"}, Dismissed: []identity{{"a", "1"}}, Reason: "r", Forced: true}}} {
 		var b bytes.Buffer
 		if err := writeMessage(&b, v); err != nil {
 			f.Fatal(err)
@@ -39,7 +43,7 @@ func FuzzJoinMessage(f *testing.F) {
 			t.Fatalf("what was read cannot be written: %v", err)
 		}
 		var back answer
-		if err := readMessage(&again, &back); err != nil || back != a {
+		if err := readMessage(&again, &back); err != nil || !reflect.DeepEqual(back, a) {
 			t.Errorf("%+v comes back as %+v, %v", a, back, err)
 		}
 	})
@@ -47,12 +51,15 @@ func FuzzJoinMessage(f *testing.F) {
 
 func FuzzGreeting(f *testing.F) {
 	self := identity{"alpha", "1"}
-	f.Add(greeting(self))
-	f.Add(greeting(identity{"alpha", "2"}))
+	f.Add(greeting(self, ""))
+	f.Add(greeting(self, "line"))
+	f.Add(append([]byte{byte(len("alpha/1/"))}, "alpha/1/"...))
+	f.Add(greeting(identity{"alpha", "2"}, ""))
 	f.Add([]byte{255})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if err := readGreeting(bytes.NewReader(b), self); (err == nil) != bytes.HasPrefix(b, greeting(self)) {
-			t.Errorf("%q: %v", b, err)
+		line, err := readGreeting(bytes.NewReader(b), self)
+		if err == nil && !bytes.HasPrefix(b, greeting(self, line)) || err != nil && bytes.HasPrefix(b, greeting(self, "")) {
+			t.Errorf("%q: line %q, %v", b, line, err)
 		}
 	})
 }
@@ -91,14 +98,20 @@ func FuzzSnapshot(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	f.Add(encodeImage(5, "id", []byte("state")))
+	f.Add([]byte(encodeImage(5, "id", []byte("state"))))
+	f.Add([]byte(encodeImage(5, "id", []byte("state"), fork{Line: "l", By: identity{"a", "1"}})))
 	f.Add([]byte(snapshotMagic))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if _, state, err := decodeSnapshot(b); err == nil {
-			_, _, _, _ = decodeImage(state)
+			_, _ = decodeImage(state)
 		}
-		if index, cluster, state, err := decodeImage(b); err == nil && !bytes.Equal(encodeImage(index, cluster, state), b) {
-			t.Errorf("image %x does not come back", b)
+		if d, err := decodeImage(b); err == nil {
+			// Not the bytes: the forks may be written in more ways than one.
+			again, err := decodeImage(encodeImage(d.index, d.cluster, d.state, d.forks...))
+			if err != nil || again.index != d.index || again.cluster != d.cluster || !bytes.Equal(again.state, d.state) ||
+				len(again.forks) != min(len(d.forks), maxForks) {
+				t.Errorf("image %x comes back as %+v, %v", b, again, err)
+			}
 		}
 	})
 }

@@ -28,6 +28,8 @@ type question struct {
 	ID      string   `json:"id"`
 	Voters  []string `json:"voters"` // as the asker is configured, sorted
 	Promise bool     `json:"promise,omitempty"`
+	Line    string   `json:"line,omitempty"` // the line of history that its log is on, see fork.go
+	Run     run      `json:"run"`
 }
 
 // answer is what a voter says of itself, and of the asker.
@@ -38,8 +40,15 @@ type answer struct {
 	Cluster  string `json:"cluster,omitempty"`  // which one; empty until it heard
 	Applied  uint64 `json:"applied"`            // last entry handed to its state
 	Listed   bool   `json:"listed"`             // the asker's identity is in its configuration
+	Gone     bool   `json:"gone,omitempty"`     // the asker's identity is not in the newest committed one
 	Promised string `json:"promised,omitempty"` // to whom
 	Refused  string `json:"refused,omitempty"`  // why no promise was given, empty when it was
+
+	Starting    bool   `json:"starting,omitempty"` // not at work yet: what is not said is not known
+	Coordinator string `json:"coordinator,omitempty"`
+	Line        string `json:"line,omitempty"`
+	Fork        *fork  `json:"fork,omitempty"` // by which the asker was dismissed
+	Known       run    `json:"known"`          // the newest run that it heard of the asker's identity
 }
 
 var errMessage = errors.New("not a message of the join protocol")
@@ -86,7 +95,7 @@ func (l *Log) ask(ctx context.Context, node string, promise bool) (answer, error
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
-	q := question{Node: l.id.Node, ID: l.id.ID, Voters: l.cfg.Voters, Promise: promise}
+	q := question{Node: l.id.Node, ID: l.id.ID, Voters: l.cfg.Voters, Promise: promise, Line: l.fsm.line(), Run: l.run}
 	if err := writeMessage(conn, q); err != nil {
 		return a, fmt.Errorf("ask %s: %w", node, err)
 	}
@@ -96,33 +105,48 @@ func (l *Log) ask(ctx context.Context, node string, promise bool) (answer, error
 	if a.Node != node || !validName(a.ID) {
 		return a, fmt.Errorf("ask %s: %w: it calls itself %q", node, errMessage, a.Node+"/"+a.ID)
 	}
+	l.mu.Lock()
+	l.unheard[node] = a.Starting
+	l.mu.Unlock()
+	if l.runs() {
+		_ = l.hear(a) // it ends the log
+	}
 	return a, nil
 }
 
 // askAll asks every other voter at once, and returns the answers of those that gave one.
 func (l *Log) askAll(ctx context.Context, nodes []string, promise bool) map[string]answer {
+	answers, errs := l.askEach(ctx, nodes, promise)
+	for node, err := range errs {
+		l.log.Debug("voter does not answer", "node", node, "err", err)
+	}
+	return answers
+}
+
+// askEach asks every other voter at once: each has an answer or an error.
+func (l *Log) askEach(ctx context.Context, nodes []string, promise bool) (answers map[string]answer, errs map[string]error) {
 	var (
-		mu      sync.Mutex
-		wg      sync.WaitGroup
-		answers = make(map[string]answer)
+		mu sync.Mutex
+		wg sync.WaitGroup
 	)
+	answers, errs = make(map[string]answer), make(map[string]error)
 	for _, node := range nodes {
 		if node == l.cfg.Self {
 			continue
 		}
 		wg.Go(func() {
 			a, err := l.ask(ctx, node, promise)
-			if err != nil {
-				l.log.Debug("voter does not answer", "node", node, "err", err)
-				return
-			}
 			mu.Lock()
 			defer mu.Unlock()
+			if err != nil {
+				errs[node] = err
+				return
+			}
 			answers[node] = a
 		})
 	}
 	wg.Wait()
-	return answers
+	return answers, errs
 }
 
 // maxAskers bounds the questions that are answered at the same time.
@@ -166,9 +190,19 @@ func (l *Log) answerOne(conn net.Conn) error {
 	if l.failed() != nil {
 		return l.failed()
 	}
-	return writeMessage(conn, l.answer(q))
+	known, err := l.hearRun(identity{q.Node, q.ID}, q.Run)
+	if err != nil {
+		return err
+	}
+	a := answer{Node: l.id.Node, ID: l.id.ID, Formed: l.formed(), Line: l.fsm.line(), Starting: true, Refused: l.cfg.Self + " is starting"}
+	if l.runs() {
+		a = l.answer(q)
+	}
+	a.Known = known
+	return writeMessage(conn, a)
 }
 
+// answer requires that raft runs.
 func (l *Log) answer(q question) answer {
 	asker := identity{q.Node, q.ID}
 	refused := ""
@@ -178,14 +212,30 @@ func (l *Log) answer(q question) answer {
 	_, cluster := l.fsm.position()
 	a := answer{
 		Node: l.id.Node, ID: l.id.ID, Formed: l.formed(), Cluster: cluster,
-		Applied: l.raft.AppliedIndex(), Listed: l.listed(asker), Refused: refused,
+		Applied: l.raft.AppliedIndex(), Listed: l.listed(asker), Gone: l.gone(asker), Refused: refused,
+		Line: l.fsm.line(), Fork: dismissal(l.fsm.history(), q.Line, asker),
 	}
+	a.Coordinator, _ = l.Coordinator()
 	l.promising.Lock()
 	defer l.promising.Unlock()
 	if l.promised != nil {
 		a.Promised = l.promised.To.String()
 	}
 	return a
+}
+
+// gone tells whether the newest committed configuration lacks an identity. False where this node
+// does not know which one is committed.
+func (l *Log) gone(id identity) bool {
+	c := l.fsm.committed()
+	if c == nil {
+		latest := l.raft.GetConfiguration().Configuration()
+		if !l.formed() || l.raft.AppliedIndex() < l.raft.LastIndex() {
+			return false
+		}
+		c = &latest
+	}
+	return !standing{servers: *c}.lists(id)
 }
 
 // promise gives this node's promise to one identity, durably and once; it returns why

@@ -1,6 +1,9 @@
 package consensus
 
 import (
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -25,12 +28,16 @@ type Voter struct {
 	ID     string
 	Votes  bool
 	Absent bool
+	Remark string // what is going on with it, in words; empty when all is well or this node does not know
 }
 
 // Status is a picture of this node's part of the log.
 type Status struct {
 	Formed   bool   // there is a cluster, and this node is or was part of it
 	Waiting  string // what this node waits for, in words; empty when there is a coordinator
+	Removed  bool   // this node's voter was removed from the cluster; Waiting says what to do
+	Alone    string // why this node is the only voter, while it is so by Alone
+	Returned string // why this Start set older data aside, when it did: its voter had been dismissed
 	Role     Role
 	ID       string // this node's own identity
 	Cluster  string // the cluster's ID, empty until it has one
@@ -49,20 +56,56 @@ func (l *Log) Status() Status {
 		Term: l.raft.CurrentTerm(), Commit: l.raft.CommitIndex(), Applied: index,
 	}
 	l.mu.Lock()
-	s.Waiting = l.waiting
+	s.Waiting, s.Removed, s.Returned = l.waiting, l.removed, l.returned
+	remarks := maps.Clone(l.remarks)
 	l.mu.Unlock()
 	if err := l.failed(); err != nil {
 		s.Waiting = err.Error()
 	}
-	for _, server := range l.raft.GetConfiguration().Configuration().Servers {
+	servers := l.raft.GetConfiguration().Configuration()
+	for _, server := range servers.Servers {
 		id := parseIdentity(string(server.ID))
-		s.Voters = append(s.Voters, Voter{Node: id.Node, ID: id.ID, Votes: server.Suffrage == raft.Voter, Absent: id.ID == absent})
+		v := Voter{Node: id.Node, ID: id.ID, Votes: server.Suffrage == raft.Voter, Absent: id.ID == absent, Remark: remarks[id]}
+		if v.Remark == "" {
+			v.Remark = l.remark(v)
+		}
+		s.Voters = append(s.Voters, v)
 	}
+	s.Alone = l.alone(servers)
 	return s
 }
 
+// remark is what can be said of a voter without asking it.
+func (l *Log) remark(v Voter) string {
+	coordinates := l.IsCoordinator()
+	switch {
+	case v.Absent:
+		return "was not seen since the cluster formed"
+	case !slices.Contains(l.cfg.Voters, v.Node):
+		return "is not configured any more; the coordinator removes it as soon as the others can do without it"
+	case coordinates && v.Node != l.cfg.Self && !l.transport.answers(raft.ServerAddress(identity{v.Node, v.ID}.String())):
+		return "does not answer"
+	case !v.Votes:
+		return "catches up, and votes then"
+	default:
+		return ""
+	}
+}
+
+// alone tells by which fork this node is the only voter, if it is.
+func (l *Log) alone(servers raft.Configuration) string {
+	forks := l.fsm.history()
+	if len(forks) == 0 || voters(servers) != 1 || !(standing{servers: servers}).lists(l.id) || forks[len(forks)-1].By != l.id {
+		return ""
+	}
+	return forks[len(forks)-1].Reason
+}
+
 func (l *Log) role() Role {
-	if l.failed() != nil {
+	switch err := l.failed(); {
+	case errors.Is(err, ErrDismissed), errors.Is(err, ErrStopped):
+		return RoleNone
+	case err != nil:
 		return RoleFailed
 	}
 	if l.IsCoordinator() {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,9 +18,13 @@ import (
 // streams is raft's way to connections. Each begins with the identity that the dialer
 // wants to speak with: raft's requests do not say for whom they are, and a wiped node
 // would answer, and vote, for the voter that it was before.
+//
+// It goes on with the line of history that the dialer's log is on. A node takes no requests
+// from another line: a leader there would have it cut its log.
 type streams struct {
 	link     Link
 	self     identity
+	line     func() (line string, formed bool)
 	patience time.Duration // for the first words of a connection
 	listener net.Listener
 	accepted chan net.Conn
@@ -36,11 +41,12 @@ var (
 	_ raft.StreamLayer = (*streams)(nil)
 
 	errOtherIdentity = errors.New("connection for another identity")
+	errOtherLine     = errors.New("connection from another line of the cluster's history")
 )
 
-func newStreams(l Link, self identity, patience time.Duration) *streams {
+func newStreams(l Link, self identity, line func() (string, bool), patience time.Duration) *streams {
 	s := &streams{
-		link: l, self: self, patience: patience, listener: l.Listener(link.Raft),
+		link: l, self: self, line: line, patience: patience, listener: l.Listener(link.Raft),
 		accepted: make(chan net.Conn), open: make(map[*tracked]struct{}),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
@@ -62,7 +68,11 @@ func (s *streams) listen() {
 // greet takes an accepted connection on when it is for us.
 func (s *streams) greet(c *tracked) {
 	_ = c.SetReadDeadline(time.Now().Add(s.patience))
-	if err := readGreeting(c, s.self); err != nil {
+	line, err := readGreeting(c, s.self)
+	if own, formed := s.line(); err == nil && formed && line != own {
+		err = errOtherLine
+	}
+	if err != nil {
 		_ = c.Close()
 		return
 	}
@@ -74,25 +84,31 @@ func (s *streams) greet(c *tracked) {
 	}
 }
 
-// A greeting is one byte of length and the identity.
-func greeting(to identity) []byte {
+// A greeting is one byte of length and the identity; then, unless the dialer is on the
+// cluster's first line, a slash and its line.
+func greeting(to identity, line string) []byte {
 	name := to.String()
+	if line != "" {
+		name += "/" + line
+	}
 	return append([]byte{byte(len(name))}, name...)
 }
 
-func readGreeting(r io.Reader, self identity) error {
+func readGreeting(r io.Reader, self identity) (line string, err error) {
 	var b [1 + 255]byte
 	if _, err := io.ReadFull(r, b[:1]); err != nil {
-		return err
+		return "", err
 	}
 	name := b[1 : 1+int(b[0])]
 	if _, err := io.ReadFull(r, name); err != nil {
-		return err
+		return "", err
 	}
-	if string(name) != self.String() {
-		return errOtherIdentity
+	rest, ours := strings.CutPrefix(string(name), self.String())
+	line, forked := strings.CutPrefix(rest, "/")
+	if !ours || rest != "" && (!forked || line == "") {
+		return "", errOtherIdentity
 	}
-	return nil
+	return line, nil
 }
 
 // Dial implements raft.StreamLayer. The address is an identity.
@@ -106,7 +122,8 @@ func (s *streams) Dial(address raft.ServerAddress, timeout time.Duration) (net.C
 	}
 	c := s.track(conn)
 	_ = c.SetWriteDeadline(time.Now().Add(timeout))
-	if _, err := c.Write(greeting(to)); err != nil {
+	line, _ := s.line()
+	if _, err := c.Write(greeting(to, line)); err != nil {
 		_ = c.Close()
 		return nil, fmt.Errorf("greet %s: %w", to.Node, err)
 	}

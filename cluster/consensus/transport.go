@@ -54,7 +54,7 @@ type reach struct {
 }
 
 func newTransport(l *Log) *transport {
-	s := newStreams(l.cfg.Link, l.id, l.timing.Patience)
+	s := newStreams(l.cfg.Link, l.id, func() (string, bool) { return l.fsm.line(), l.formed() }, l.timing.Patience)
 	return &transport{
 		NetworkTransport: raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 			Stream: s, MaxPool: 3, MaxRPCsInFlight: 1, Timeout: l.timing.RPC, Logger: newLogger(l.log),

@@ -3,21 +3,20 @@ package consensus
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
 )
 
-// keepVoters makes the configured voters voters, while this node coordinates: who is
-// missing, or came back under a new identity, is added. It runs until the log stops.
-//
-// It never removes a voter for being away, nor one that is no longer configured: that is
-// the operator's to order.
+// keepVoters makes the configured voters voters, and no others, while this node coordinates:
+// who is missing, or came back under a new identity, is added, and who is no longer
+// configured is removed. It runs until the log stops. It never removes a configured voter for being away.
 func (l *Log) keepVoters() {
 	tick := time.NewTicker(l.timing.Probe)
 	defer tick.Stop()
-	k := newcomers{targets: make(map[identity]uint64), warned: make(map[identity]bool)}
+	k := &newcomers{targets: make(map[identity]uint64)}
 	for {
 		select {
 		case <-tick.C:
@@ -26,19 +25,28 @@ func (l *Log) keepVoters() {
 		}
 		if !l.IsCoordinator() {
 			clear(k.targets)
-			clear(k.warned)
+			k.remarks = nil
+			l.setRemarks(nil)
 			continue
 		}
 		if err := l.changeOne(k); err != nil {
 			l.log.Warn("voter not changed", "node", l.cfg.Self, "err", err)
 		}
+		l.setRemarks(k.remarks)
 	}
+}
+
+func (l *Log) setRemarks(remarks map[identity]string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.remarks = maps.Clone(remarks)
 }
 
 // newcomers is what keepVoters remembers between two looks.
 type newcomers struct {
 	targets map[identity]uint64 // what a non-voter must have applied before it may vote
-	warned  map[identity]bool   // those of another cluster
+	remarks map[identity]string // why a node cannot be added, by the identity that is listed for it, else by its own
+	former  map[identity]string // those of the look before
 }
 
 // questionable lists the configured voters that must be asked who they are: those that do
@@ -59,7 +67,8 @@ func (l *Log) questionable() []string {
 // The guard against a change that raced ours is that raft takes one at a time and that this
 // loop is the only source: GetConfiguration's index, which would be the library's own
 // guard, is always 0 in v1.8.0.
-func (l *Log) changeOne(k newcomers) error {
+func (l *Log) changeOne(k *newcomers) error {
+	k.former, k.remarks = k.remarks, make(map[identity]string)
 	commit := l.raft.CommitIndex()
 	answers := l.askAll(l.ctx, l.questionable(), false)
 	// Those who only lack the vote come first: they add to what the cluster can bear.
@@ -80,8 +89,8 @@ func (l *Log) changeOne(k newcomers) error {
 			return l.change("voter added", id, l.raft.AddVoter(s.ID, s.Address, 0, l.timing.Patience))
 		}
 	}
-	_, cluster := l.fsm.position()
-	if cluster == "" {
+	own := l.standing()
+	if own.cluster == "" {
 		return nil
 	}
 	for _, node := range l.cfg.Voters {
@@ -90,18 +99,107 @@ func (l *Log) changeOne(k newcomers) error {
 		if !answered || l.listed(id) {
 			continue
 		}
-		if a.Formed && a.Cluster != cluster {
-			if !k.warned[id] {
-				l.log.Warn("voter belongs to another cluster", "node", node, "reason", "empty its data folder to let it join this one")
-			}
-			k.warned[id] = true
+		if text := own.unfit(id, a); text != "" {
+			l.mark(k, id, text)
 			continue
 		}
 		if done, err := l.replace(id); done || err != nil {
 			return err
 		}
 	}
-	return nil
+	return l.removeOne()
+}
+
+// unfit tells why an identity that answers cannot be added; empty when it can. An old log
+// must not come near ours: raft would take it for a worse copy, and cut it; and with a higher
+// term it would depose leader after leader.
+func (own standing) unfit(id identity, a answer) string {
+	switch {
+	case a.Starting:
+		return "is starting"
+	case dismissed(own.forks, id):
+		return "was dismissed, and has not set its data aside yet"
+	case a.Formed && a.Cluster != own.cluster:
+		return "belongs to another cluster; empty its data folder to let it join this one"
+	case a.Formed && a.Line != lineOf(own.forks):
+		return "is on another line of the cluster's history; move the data folder of the wrong one away"
+	default:
+		return ""
+	}
+}
+
+// mark notes what is wrong with a node, under the identity that is listed for it, and logs it
+// once.
+func (l *Log) mark(k *newcomers, id identity, text string) {
+	for _, s := range l.raft.GetConfiguration().Configuration().Servers {
+		if listed := parseIdentity(string(s.ID)); listed.Node == id.Node {
+			id = listed
+		}
+	}
+	if k.former[id] != text {
+		l.log.Warn("voter not added", "node", id.Node, "reason", text)
+	}
+	k.remarks[id] = text
+}
+
+// removeOne removes one server whose node is not configured, if that is safe now.
+//
+// It comes last: whoever is configured and can be added has been. It waits while one that
+// answers still lacks its vote. A voter goes only if those who remain need no fewer votes than
+// the configured ones would, and if enough of them answer to commit that and what follows; so
+// the dead go before the living. This node itself is always configured, as far as it knows.
+func (l *Log) removeOne() error {
+	servers := l.raft.GetConfiguration().Configuration().Servers
+	var leaving []raft.Server
+	total, alive, pending := 0, 0, false
+	for _, s := range servers {
+		configured := slices.Contains(l.cfg.Voters, parseIdentity(string(s.ID)).Node)
+		switch {
+		case !configured && s.Suffrage != raft.Voter: // it counts for nothing
+			return l.remove(s)
+		case !configured:
+			leaving = append(leaving, s)
+		}
+		if s.Suffrage == raft.Voter {
+			total++
+			if l.hears(s) {
+				alive++
+			}
+		} else if l.hears(s) {
+			pending = true
+		}
+	}
+	slices.SortStableFunc(leaving, func(a, b raft.Server) int {
+		switch heard := l.hears(a); {
+		case heard == l.hears(b):
+			return 0
+		case heard:
+			return 1
+		default:
+			return -1
+		}
+	})
+	if pending || len(leaving) == 0 {
+		return nil
+	}
+	first := leaving[0]
+	if l.hears(first) {
+		alive--
+	}
+	if q := quorum(total - 1); q < quorum(len(l.cfg.Voters)) || alive < q {
+		return nil
+	}
+	return l.remove(first)
+}
+
+func (l *Log) remove(s raft.Server) error {
+	return l.change("voter that is not configured removed", parseIdentity(string(s.ID)), l.raft.RemoveServer(s.ID, 0, l.timing.Patience))
+}
+
+// hears tells whether a server is this node, or answered its last heartbeat.
+func (l *Log) hears(s raft.Server) bool {
+	id := parseIdentity(string(s.ID))
+	return id == l.id || id.ID != absent && l.transport.answers(s.Address)
 }
 
 // replace adds an identity without a vote, after the one that the node had before is
