@@ -93,9 +93,9 @@ func TestDefaultsAndTypes(t *testing.T) {
 		t.Errorf("cluster: %+v", cfg.Cluster)
 	}
 	wantNodes := []Node{
-		{Name: "alpha", Addresses: []string{"10.0.0.11", "fd00::11"}, Role: Member, Fencing: [][]string{{"alpha-bmc"}}},
-		{Name: "beta", Addresses: []string{"10.0.0.12", "fd00::12"}, Role: Member, Fencing: [][]string{{"beta-bmc"}, {"pdu-a", "pdu-b"}}},
-		{Name: "quorum1", Addresses: []string{"10.0.0.9"}, Role: Witness},
+		{Name: "alpha", Addresses: []string{"10.0.0.11", "fd00::11"}, Role: Member, Fencing: [][]string{{"alpha-bmc"}}, Watchdog: WatchdogOff},
+		{Name: "beta", Addresses: []string{"10.0.0.12", "fd00::12"}, Role: Member, Fencing: [][]string{{"beta-bmc"}, {"pdu-a", "pdu-b"}}, Watchdog: WatchdogOff},
+		{Name: "quorum1", Addresses: []string{"10.0.0.9"}, Role: Witness, Watchdog: WatchdogOff},
 	}
 	if !reflect.DeepEqual(cfg.Nodes, wantNodes) {
 		t.Errorf("nodes: %+v", cfg.Nodes)

@@ -29,6 +29,7 @@ var effects = map[What]map[string]string{
 		"addresses": "the others look for %s there once every daemon has restarted its parts, one after the other; groups run on",
 		"role":      "%s votes as before",
 		"capacity":  "counts from the next placement; no running group moves for it",
+		"watchdog":  "counts once %s holds nothing: what is armed until then goes on",
 		"fencing":   "counts from the next fencing of %s: try it with hamgr fence test %s",
 	},
 	OfDevice: {

@@ -111,7 +111,7 @@ func (r *reader) checkFencing(d *draft) {
 				}
 				seen[name] = true
 				r.checkUse(t, line, n, name, d)
-				if !slices.Contains(usedBy[name], i) {
+				if name != WatchdogDevice && !slices.Contains(usedBy[name], i) {
 					usedBy[name] = append(usedBy[name], i)
 				}
 			}
