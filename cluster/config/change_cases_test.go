@@ -48,7 +48,10 @@ func fiveVoters(silent ...string) func(*Facts) {
 }
 
 var (
-	addresses = `["10.0.0.13", "10.1.0.13"]`
+	addresses    = `["10.0.0.13", "10.1.0.13"]`
+	gammaFencing = `fencing = [["gamma-bmc"], ["pdu-a", "pdu-b"]]`
+	watchdogToo  = `watchdog = "/dev/watchdog0"
+fencing = [["gamma-bmc"], ["pdu-a", "pdu-b"], ["watchdog"]]`
 	noWitness = func(t testing.TB, s string) string {
 		return without(t, without(t, s, "node", "delta"), "node", "epsilon")
 	}
@@ -123,6 +126,10 @@ var changeCases = []changeCase{
 		delete(f.Nodes, "gamma")
 		f.Voters = []string{"alpha"}
 	}},
+	{name: "refused two nodes while one is silent", change: func(t testing.TB, base string) (string, string) {
+		_, two := removeGamma(t, base)
+		return base, edit(t, two, "[cluster]", "[cluster]\ntwo_node = true")
+	}, facts: silence("beta")},
 	{name: "two nodes", change: func(t testing.TB, base string) (string, string) {
 		_, two := removeGamma(t, base)
 		return base, edit(t, two, "[cluster]", "[cluster]\ntwo_node = true")
@@ -147,6 +154,12 @@ var changeCases = []changeCase{
 	}},
 	{name: "witness", change: to("name = \"gamma\"", "role = \"witness\"\nname = \"gamma\"")},
 	{name: "refused witness that holds groups", change: to("name = \"beta\"", "role = \"witness\"\nname = \"beta\"", `prefer = ["beta"]`, "")},
+	{name: "refused witness that is being fenced", change: to("name = \"gamma\"", "role = \"witness\"\nname = \"gamma\""), facts: func(f *Facts) {
+		node(f, func(n *NodeFacts) { n.Op = 12 }, "gamma")
+	}},
+	{name: "refused witness that is unclean", change: to("name = \"gamma\"", "role = \"witness\"\nname = \"gamma\""), facts: func(f *Facts) {
+		node(f, func(n *NodeFacts) { n.Unclean = "silent for 3s" }, "gamma")
+	}},
 	{name: "refused capacity", change: to("capacity = 10", "capacity = 5")},
 	{name: "capacity that suffices", change: to("capacity = 10", "capacity = 6")},
 	{name: "refused weight", change: to("weight = 2", "weight = 7")},
@@ -177,6 +190,18 @@ var changeCases = []changeCase{
 		node(f, func(n *NodeFacts) { n.Answers, n.Unclean, n.Op = false, "silent for 3s", 12 }, "beta")
 	}},
 
+	{name: "a watchdog", change: to(gammaFencing, watchdogToo)},
+	{name: "refused a watchdog of a silent node", change: to(gammaFencing, watchdogToo), facts: silence("gamma")},
+	{name: "a watchdog of a node that was proven off", change: to(gammaFencing, watchdogToo), facts: func(f *Facts) {
+		node(f, func(n *NodeFacts) { n.Answers, n.Up = false, false }, "gamma")
+	}},
+	{name: "refused other times of an armed watchdog", change: func(t testing.TB, base string) (string, string) {
+		with := edit(t, base, gammaFencing, watchdogToo)
+		return with, edit(t, with, "[cluster]", "[cluster]\ndetection_time = \"2s\"")
+	}, facts: func(f *Facts) {
+		node(f, func(n *NodeFacts) { n.Unclean = "it stalls" }, "gamma")
+	}},
+
 	// Groups.
 	{name: "a group less", change: removeGroup("batch")},
 	{name: "refused a group less that runs", change: removeGroup("web")},
@@ -204,6 +229,7 @@ run = ["/bin/more"]`)},
 	{name: "refused after what does not run", change: to(`name = "db"`, "name = \"db\"\nafter = [\"batch\"]")},
 	{name: "after what runs", change: to("prefer = [\"beta\"]", "prefer = [\"beta\"]\nafter = [\"db\"]")},
 	{name: "refused with what is elsewhere", change: to(`name = "log"`, "name = \"log\"\nwith = [\"web\"]")},
+	{name: "refused with what does not run", change: to(`name = "log"`, "name = \"log\"\nwith = [\"batch\"]")},
 	{name: "with what is there", change: to(`name = "log"`, "name = \"log\"\nwith = [\"db\"]")},
 	{name: "refused apart from what is there", change: to(`name = "log"`, "name = \"log\"\napart = [\"db\"]")},
 	{name: "apart from what is elsewhere", change: to(`name = "log"`, "name = \"log\"\napart = [\"web\"]")},

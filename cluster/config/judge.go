@@ -93,6 +93,7 @@ func Judge(old, new *Config, facts *Facts) Verdict {
 	j.twoNode()
 	j.roles()
 	j.fencing()
+	j.watchdogs()
 	j.removedGroups()
 	j.placement()
 	j.room()

@@ -40,6 +40,26 @@ func (j *judge) fencing() {
 	j.devices()
 }
 
+// watchdogs refuses to begin to count on the watchdog of a node that may be gone already, and to count with other times
+// than those with which it was armed: how long its silence must last is what proves it off.
+func (j *judge) watchdogs() {
+	for _, p := range j.staying() {
+		f := j.facts.Nodes[p.name]
+		if p.new.WatchdogLevel() == 0 || f.Answers && f.Unclean == "" && f.Op == 0 {
+			continue
+		}
+		old, new := j.old.Cluster, j.new.Cluster
+		cure := fmt.Sprintf("wait until %s is back or proven off", p.name)
+		switch {
+		case !f.Up && f.Unclean == "" && f.Op == 0 && len(j.holds(p.name)) == 0: // it is down, and that is proven
+		case p.old.WatchdogLevel() == 0, p.old.Watchdog != p.new.Watchdog:
+			j.refuse(keyOf(OfNode, p.name, "fencing"), fmt.Sprintf("%s -> %s: its watchdog (%s -> %s) would be waited for, and nobody knows whether it is armed", levelNames(p.old.Fencing), levelNames(p.new.Fencing), p.old.Watchdog, p.new.Watchdog), cure)
+		case old.DetectionTime != new.DetectionTime, old.OnQuorumLoss != new.OnQuorumLoss:
+			j.refuse(keyOf(OfNode, p.name, "fencing"), fmt.Sprintf("its watchdog was armed by detection_time %s and on_quorum_loss %s, and would be waited for by %s and %s", short(old.DetectionTime), old.OnQuorumLoss, short(new.DetectionTime), new.OnQuorumLoss), cure)
+		}
+	}
+}
+
 // devices warns of those that are about to be used and were never tried.
 func (j *judge) devices() {
 	last := ""

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// checkTwoNode checks what two_node promises: that there are two, who both run groups, and that each can see for itself
-// that the other's power is off. A watchdog shows nothing to anybody else.
+// checkTwoNode checks what two_node promises: that there are two, who both run groups. That each can see for itself
+// whether the other is off is checked with the levels of their fencing.
 func (r *reader) checkTwoNode(d *draft) {
 	if !d.Cluster.TwoNode || d.top.settled["node"] {
 		return
@@ -19,12 +19,6 @@ func (r *reader) checkTwoNode(d *draft) {
 	if len(d.Members()) != 2 && roles {
 		r.problem(d.cluster, "two_node", "is for two members, and one of the two is a witness", "remove it, and add a member")
 		return
-	}
-	for i, n := range d.Nodes {
-		shown := func(level []string) bool { return len(level) > 0 && !slices.Contains(level, "watchdog") }
-		if t := d.nodes[i]; len(n.Fencing) > 0 && !t.settled["fencing"] && !slices.ContainsFunc(n.Fencing, shown) {
-			r.problem(t, "fencing", "every level has the watchdog, which shows the other node nothing; two_node needs a power state to read", "add a level with the node's BMC or PDU")
-		}
 	}
 }
 
