@@ -78,6 +78,14 @@ func (c *cluster) linkNodes() []link.Node {
 
 func (n *node) start(change ...func(*Config)) {
 	n.cluster.t.Helper()
+	if err := n.try(change...); err != nil {
+		n.cluster.t.Fatal(err)
+	}
+}
+
+// try starts the node; what Start refuses is the error.
+func (n *node) try(change ...func(*Config)) error {
+	n.cluster.t.Helper()
 	i := slices.Index(n.cluster.names, n.name)
 	l, err := link.Start(link.Config{
 		Cluster: "test", Self: n.name, Nodes: n.cluster.linkNodes(), Key: n.cluster.key, DetectionTime: n.cluster.detection,
@@ -105,10 +113,13 @@ func (n *node) start(change ...func(*Config)) {
 	for _, f := range change {
 		f(&cfg)
 	}
-	n.log, err = Start(context.Background(), cfg)
+	log, err := Start(context.Background(), cfg)
 	if err != nil {
-		n.cluster.t.Fatal(err)
+		n.link.Stop()
+		return err
 	}
+	n.log = log
+	return nil
 }
 
 type testWriter struct{ t *testing.T }

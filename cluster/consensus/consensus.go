@@ -137,7 +137,7 @@ type Log struct {
 	id        identity
 	run       run
 	heard     *heard
-	past      past   // what the stores told, until raft runs
+	past      past   // what the stores told before raft ran
 	returned  string // why this Start set the data aside, if it did
 	stores    *Stores
 	guard     *guard
@@ -157,8 +157,8 @@ type Log struct {
 	waiting  string // why there is no cluster to work in, in words
 	removed  bool   // others say that this node was removed
 	answers  map[string]answer
-	unheard  map[string]bool     // voters that did not answer since the start
-	remarks  map[identity]string // on voters, while this node coordinates
+	unheard  map[string]bool   // voters that did not answer since the start
+	remarks  map[string]string // on nodes, while this node coordinates
 
 	promising sync.Mutex // held while a promise is judged and stored
 	promised  *promise   // guarded by promising
@@ -201,7 +201,7 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	l := &Log{
 		cfg: cfg, log: cfg.Log, timing: DeriveTiming(cfg.DetectionTime), stores: stores,
 		returned: returned, fsm: newMachine(cfg.FSM), answers: make(map[string]answer), unheard: make(map[string]bool),
-		remarks: make(map[identity]string), changes: make(chan struct{}, 1), poke: make(chan struct{}, 1),
+		changes: make(chan struct{}, 1), poke: make(chan struct{}, 1),
 		started: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	for _, node := range cfg.Voters {

@@ -21,7 +21,7 @@ type dismissedMark struct {
 // hear takes from an answer what concerns this node itself: that it was dismissed, or that it
 // is older than itself. Before raft runs that is an error of Start; afterwards it ends the log.
 func (l *Log) hear(a answer) error {
-	if l.run.before(a.Known) {
+	if !l.run.follows(a.Known) {
 		err := fmt.Errorf("%w (run %d; %s has heard of run %d)", ErrRolledBack, l.run.Number, a.Node, a.Known.Number)
 		if l.runs() && l.finish(err) {
 			l.log.Error("data folder rolled back", "node", l.cfg.Self, "err", err)

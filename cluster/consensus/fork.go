@@ -72,6 +72,9 @@ func (l *Log) standing() standing {
 		return standing{l.past.cluster, l.past.forks, l.past.servers}
 	}
 	_, cluster := l.fsm.position()
+	if cluster == "" { // after a start, until the log is known to be committed that far
+		cluster = l.past.cluster
+	}
 	return standing{cluster, l.fsm.history(), l.raft.GetConfiguration().Configuration()}
 }
 

@@ -225,6 +225,7 @@ func (l *Log) watchConfiguration(since time.Time) time.Time {
 	if since.IsZero() {
 		return time.Now()
 	}
+	_, cluster := l.fsm.position()
 	own := l.standing()
 	removed := false
 	answers := l.askAll(l.ctx, l.cfg.Voters, false)
@@ -233,7 +234,7 @@ func (l *Log) watchConfiguration(since time.Time) time.Time {
 		a, ok := answers[node]
 		switch {
 		case !ok || !a.Formed || time.Since(since) < 3*l.timing.Patience:
-		case own.cluster != "" && a.Cluster != "" && a.Cluster != own.cluster:
+		case cluster != "" && a.Cluster != "" && a.Cluster != cluster:
 			waiting = fmt.Sprintf("%s belongs to another cluster; the data folder of one of them must be emptied", node)
 		case own.judgeLine(l.id, a) == besides:
 			waiting = otherLine(node)

@@ -12,8 +12,8 @@ import (
 
 func FuzzJoinMessage(f *testing.F) {
 	for _, v := range []any{question{Node: "a", ID: "1", Voters: []string{"a", "b"}, Promise: true}, answer{Node: "b", ID: "2", Formed: true},
-		question{Node: "a", ID: "1", Line: "l", Run: run{7, "s"}},
-		answer{Node: "b", ID: "2", Starting: true, Gone: true, Coordinator: "c", Line: "m", Known: run{8, "t"},
+		question{Node: "a", ID: "1", Line: "l", Run: run{7, []string{"r", "s"}}},
+		answer{Node: "b", ID: "2", Starting: true, Gone: true, Coordinator: "c", Line: "m", Known: begun{8, "t"},
 			Fork: &fork{Line: "m", After: "l", By: identity{"b", "2"}, Dismissed: []identity{{"a", "1"}}, Reason: "r", Forced: true}}} {
 		var b bytes.Buffer
 		if err := writeMessage(&b, v); err != nil {
@@ -23,6 +23,7 @@ func FuzzJoinMessage(f *testing.F) {
 	}
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Add([]byte{0, 0, 0, 2, '{', '}'})
+	self := run{7, []string{"r", "s"}}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var q question
 		r := bytes.NewReader(b)
@@ -31,11 +32,13 @@ func FuzzJoinMessage(f *testing.F) {
 			if size := int(binary.BigEndian.Uint32(b)); used != 4+size || size > maxMessage {
 				t.Errorf("a message of %d bytes took %d", size, used)
 			}
+			_ = q.Run.follows(self.begun()) // must not panic, whatever it says
 		}
 		var a answer
 		if err := readMessage(bytes.NewReader(b), &a); err != nil {
 			return
 		}
+		_ = self.follows(a.Known)
 		var again bytes.Buffer
 		if err := writeMessage(&again, a); errors.Is(err, errMessage) {
 			return // escaping made it longer than a message may be

@@ -48,7 +48,7 @@ type answer struct {
 	Coordinator string `json:"coordinator,omitempty"`
 	Line        string `json:"line,omitempty"`
 	Fork        *fork  `json:"fork,omitempty"` // by which the asker was dismissed
-	Known       run    `json:"known"`          // the newest run that it heard of the asker's identity
+	Known       begun  `json:"known"`          // the newest run of the asker's identity that it heard of before
 }
 
 var errMessage = errors.New("not a message of the join protocol")

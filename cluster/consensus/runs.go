@@ -13,34 +13,65 @@ import (
 // longer knows, so it must not vote.
 var ErrRolledBack = errors.New("the data folder was restored from an older copy; move it away and start again: the node returns under a new identity")
 
-// run is one Start under an identity. The number is stored before anything is said in the
-// run, and grows. Two copies of one folder may reach the same number; Start tells them apart.
+// run is one Start under an identity. The number grows, and is stored with a random name of this
+// Start before anything is said in the run. Starts are the names of the last runs, of this one
+// the last: a copy of the folder that starts as often as the folder itself reaches the same number,
+// but under other names.
 type run struct {
-	Number uint64 `json:"number"`
-	Start  string `json:"start"` // random
+	Number uint64   `json:"run"`
+	Starts []string `json:"starts,omitempty"`
 }
 
-// before tells whether a run that others heard of shows that r comes from an older copy.
-func (r run) before(heard run) bool {
-	return heard.Number > r.Number || heard.Number == r.Number && heard.Start != "" && heard.Start != r.Start
+// maxStarts bounds the names that are kept. A copy that starts more often than this while nobody
+// hears it is not recognised.
+const maxStarts = 64
+
+// begun is what others keep of a run.
+type begun struct {
+	Number uint64 `json:"number"`
+	Start  string `json:"start"`
+}
+
+func (r run) begun() (b begun) {
+	if n := len(r.Starts); n > 0 {
+		b = begun{r.Number, r.Starts[n-1]}
+	}
+	return b
+}
+
+// follows tells whether a run that others heard of is this one, or one before it. If not, this
+// one is of an older copy of the folder.
+func (r run) follows(heard begun) bool {
+	switch back := r.Number - heard.Number; {
+	case heard.Number == 0: // nobody heard of any
+		return true
+	case heard.Number > r.Number:
+		return false
+	case back >= uint64(len(r.Starts)): // too long ago to tell
+		return true
+	default:
+		return r.Starts[uint64(len(r.Starts))-1-back] == heard.Start
+	}
 }
 
 // beginRun counts this Start in the identity's record.
 func beginRun(s records, id identity) (run, error) {
 	var stored struct {
 		identity
-		Run uint64 `json:"run"`
+		run
 	}
 	if _, err := loadJSON(s, identityRecord, &stored); err != nil {
 		return run{}, err
 	}
 	stored.identity = id
-	stored.Run++
+	stored.Number++
+	stored.Starts = append(stored.Starts, randomID()[:16])
+	stored.Starts = stored.Starts[max(0, len(stored.Starts)-maxStarts):]
 	b, err := json.Marshal(stored)
 	if err != nil {
 		return run{}, err
 	}
-	return run{Number: stored.Run, Start: randomID()}, s.save(identityRecord, b)
+	return stored.run, s.save(identityRecord, b)
 }
 
 const (
@@ -57,7 +88,7 @@ type heard struct {
 
 type heardRun struct {
 	ID string `json:"id"`
-	run
+	begun
 }
 
 func loadHeard(r records) (*heard, error) {
@@ -68,31 +99,29 @@ func loadHeard(r records) (*heard, error) {
 	return h, nil
 }
 
-// hearRun notes a run, durably, if it is newer than what is known of that identity, and
-// returns what is known.
-func (l *Log) hearRun(of identity, r run) (run, error) {
-	if r.Number == 0 {
-		return run{}, nil // a program that does not count
-	}
+// hearRun notes a run, durably, if it follows what was heard of that identity, and returns what
+// was. What contradicts it is not noted, so that it goes on to be contradicted.
+func (l *Log) hearRun(of identity, r run) (begun, error) {
 	h := l.heard
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	known := slices.Clone(h.runs[of.Node])
-	at := slices.IndexFunc(known, func(k heardRun) bool { return k.ID == of.ID })
-	switch {
-	case at >= 0 && known[at].Number >= r.Number:
-		return known[at].run, nil
-	case at >= 0:
-		known[at].run = r
-	default:
-		known = append(known, heardRun{of.ID, r})
-		known = known[max(0, len(known)-maxHeard):]
-	}
 	before := h.runs[of.Node]
+	known := slices.Clone(before)
+	at := slices.IndexFunc(known, func(k heardRun) bool { return k.ID == of.ID })
+	if at < 0 {
+		known = append(known, heardRun{ID: of.ID})
+		known = known[max(0, len(known)-maxHeard):]
+		at = len(known) - 1
+	}
+	was := known[at].begun
+	if next := r.begun(); next.Start == "" || len(next.Start) > 64 || next.Number == was.Number || !r.follows(was) {
+		return was, nil
+	}
+	known[at].begun = r.begun()
 	h.runs[of.Node] = known
 	if err := l.saveRecord(heardRecord, h.runs); err != nil {
 		h.runs[of.Node] = before
-		return run{}, fmt.Errorf("note a run of %s: %w", of, err)
+		return was, fmt.Errorf("note a run of %s: %w", of, err)
 	}
-	return r, nil
+	return was, nil
 }

@@ -45,7 +45,8 @@ type Status struct {
 	Commit   uint64 // last entry known to be committed
 	Applied  uint64 // last entry applied by the FSM, or one of our own
 	Voters   []Voter
-	Progress time.Time // see Log.Progress
+	Outside  map[string]string // configured nodes that answer the coordinator, which this is, and why it cannot add them
+	Progress time.Time         // see Log.Progress
 }
 
 // Status returns the picture of now. It never blocks.
@@ -57,7 +58,7 @@ func (l *Log) Status() Status {
 	}
 	l.mu.Lock()
 	s.Waiting, s.Removed, s.Returned = l.waiting, l.removed, l.returned
-	remarks := maps.Clone(l.remarks)
+	s.Outside = maps.Clone(l.remarks)
 	l.mu.Unlock()
 	if err := l.failed(); err != nil {
 		s.Waiting = err.Error()
@@ -65,10 +66,11 @@ func (l *Log) Status() Status {
 	servers := l.raft.GetConfiguration().Configuration()
 	for _, server := range servers.Servers {
 		id := parseIdentity(string(server.ID))
-		v := Voter{Node: id.Node, ID: id.ID, Votes: server.Suffrage == raft.Voter, Absent: id.ID == absent, Remark: remarks[id]}
+		v := Voter{Node: id.Node, ID: id.ID, Votes: server.Suffrage == raft.Voter, Absent: id.ID == absent, Remark: s.Outside[id.Node]}
 		if v.Remark == "" {
 			v.Remark = l.remark(v)
 		}
+		delete(s.Outside, id.Node)
 		s.Voters = append(s.Voters, v)
 	}
 	s.Alone = l.alone(servers)

@@ -36,7 +36,7 @@ func (l *Log) keepVoters() {
 	}
 }
 
-func (l *Log) setRemarks(remarks map[identity]string) {
+func (l *Log) setRemarks(remarks map[string]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.remarks = maps.Clone(remarks)
@@ -45,8 +45,8 @@ func (l *Log) setRemarks(remarks map[identity]string) {
 // newcomers is what keepVoters remembers between two looks.
 type newcomers struct {
 	targets map[identity]uint64 // what a non-voter must have applied before it may vote
-	remarks map[identity]string // why a node cannot be added, by the identity that is listed for it, else by its own
-	former  map[identity]string // those of the look before
+	remarks map[string]string   // why a node cannot be added
+	former  map[string]string   // those of the look before
 }
 
 // questionable lists the configured voters that must be asked who they are: those that do
@@ -68,7 +68,7 @@ func (l *Log) questionable() []string {
 // loop is the only source: GetConfiguration's index, which would be the library's own
 // guard, is always 0 in v1.8.0.
 func (l *Log) changeOne(k *newcomers) error {
-	k.former, k.remarks = k.remarks, make(map[identity]string)
+	k.former, k.remarks = k.remarks, make(map[string]string)
 	commit := l.raft.CommitIndex()
 	answers := l.askAll(l.ctx, l.questionable(), false)
 	// Those who only lack the vote come first: they add to what the cluster can bear.
@@ -100,7 +100,7 @@ func (l *Log) changeOne(k *newcomers) error {
 			continue
 		}
 		if text := own.unfit(id, a); text != "" {
-			l.mark(k, id, text)
+			l.mark(k, node, text)
 			continue
 		}
 		if done, err := l.replace(id); done || err != nil {
@@ -128,18 +128,12 @@ func (own standing) unfit(id identity, a answer) string {
 	}
 }
 
-// mark notes what is wrong with a node, under the identity that is listed for it, and logs it
-// once.
-func (l *Log) mark(k *newcomers, id identity, text string) {
-	for _, s := range l.raft.GetConfiguration().Configuration().Servers {
-		if listed := parseIdentity(string(s.ID)); listed.Node == id.Node {
-			id = listed
-		}
+// mark notes what is wrong with a node, and logs it once.
+func (l *Log) mark(k *newcomers, node, text string) {
+	if k.former[node] != text {
+		l.log.Warn("voter not added", "node", node, "reason", text)
 	}
-	if k.former[id] != text {
-		l.log.Warn("voter not added", "node", id.Node, "reason", text)
-	}
-	k.remarks[id] = text
+	k.remarks[node] = text
 }
 
 // removeOne removes one server whose node is not configured, if that is safe now.
