@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -79,6 +80,32 @@ func (n *namespace) do(f func()) {
 	n.must(<-done)
 }
 
+// wireFrames makes an interface send one segment in a frame, as on a wire: a bridge lets the
+// kernel's larger ones through, whatever its MTU (linux/ethtool.h, ETHTOOL_STSO, ETHTOOL_SGSO).
+func (n *namespace) wireFrames(nic string) {
+	n.t.Helper()
+	n.do(func() {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			n.t.Error(err)
+			return
+		}
+		defer unix.Close(fd)
+		for _, command := range []uint32{unix.ETHTOOL_STSO, unix.ETHTOOL_SGSO} {
+			value := [2]uint32{command, 0}
+			request := struct {
+				name [unix.IFNAMSIZ]byte
+				data unsafe.Pointer
+				_    [16]byte
+			}{data: unsafe.Pointer(&value)}
+			copy(request.name[:], nic)
+			if _, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&request))); e != 0 {
+				n.t.Errorf("one segment a frame on %s: %v", nic, e)
+			}
+		}
+	})
+}
+
 // cable is one Ethernet between two hosts: two switches, joined by a trunk that may have a
 // smaller MTU than the hosts know of. What does not fit is dropped there without a word.
 type cable struct {
@@ -109,8 +136,7 @@ func newCable(t *testing.T, middle *namespace, hosts [2]*namespace, number int) 
 			middle.must(m.LinkSetUp(middle.named(name)))
 		}
 		middle.must(m.LinkSetUp(middle.named(bridge)))
-		// One segment in a frame, as on a wire: a bridge lets the kernel's larger ones through.
-		h.must(h.handle.LinkSetGSOMaxSegs(h.named(nic), 1))
+		h.wireFrames(nic)
 		address, err := netlink.ParseAddr(fmt.Sprintf("10.77.%d.%d/24", number, i+1))
 		h.must(err)
 		h.must(h.handle.AddrAdd(h.named(nic), address))
@@ -162,6 +188,12 @@ type wired struct {
 func wireUp(t *testing.T, links, mtu int, plain bool) wired {
 	t.Helper()
 	middle := newNamespace(t)
+	middle.do(func() { // where the kernel has it: it would fragment, as a router does
+		err := os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("0"), 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Error(err)
+		}
+	})
 	hosts := [2]*namespace{newNamespace(t), newNamespace(t)}
 	nodes := []Node{{Name: "alpha"}, {Name: "beta"}}
 	var w wired
@@ -236,14 +268,16 @@ func TestWrongMTU(t *testing.T) {
 }
 
 // TestWrongMTUMatters: with the kernel's own segment sizes, a stream over the same path
-// stands still, if it connects at all. Else the test above would prove nothing.
+// stands still. Else the test above would prove nothing.
 func TestWrongMTUMatters(t *testing.T) {
 	w := wireUp(t, 1, 1300, true)
+	w.cables[0].limit(1500) // for the handshake
 	c, err := w.alpha.Dial(within(t), "beta", Raft)
 	if err != nil {
-		return
+		t.Fatal(err)
 	}
 	defer c.Close()
+	w.cables[0].limit(1300)
 	if err := carry(c, time.Second); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a megabyte in large segments: %v; want it to stand still", err)
 	}

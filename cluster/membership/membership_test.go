@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,58 +61,6 @@ func TestPausedNodeIsNotDead(t *testing.T) {
 				})
 			}
 		})
-	}
-}
-
-func TestHealsAfterEveryCut(t *testing.T) {
-	kinds := map[string]func(c *cluster){
-		"isolate": func(c *cluster) { c.network.Isolate(c.names[0]) },
-		"half": func(c *cluster) {
-			for i, a := range c.names {
-				for j, b := range c.names {
-					if i%2 != j%2 {
-						c.network.Cut(a, b)
-					}
-				}
-			}
-		},
-		"one way out": func(c *cluster) {
-			for _, b := range c.names[1:] {
-				c.network.Cut(c.names[0], b)
-			}
-		},
-		"one way in": func(c *cluster) {
-			for _, b := range c.names[1:] {
-				c.network.Cut(b, c.names[0])
-			}
-		},
-	}
-	for name, cut := range kinds {
-		for _, n := range []int{2, 3, 5} {
-			for _, length := range []time.Duration{5 * time.Second, 12 * time.Second, 45 * time.Second, 600 * time.Second} {
-				if length > time.Minute && n != 3 {
-					continue // ten minutes of gossip cost seconds of real time each
-				}
-				t.Run(fmt.Sprintf("%s/n=%d/%s", name, n, length), func(t *testing.T) {
-					t.Parallel()
-					synctest.Test(t, func(t *testing.T) {
-						c := newCluster(t, time.Second, n, uint64(length))
-						cut(c)
-						time.Sleep(length)
-						if c.whole() && !strings.HasPrefix(name, "one way") {
-							t.Fatal("the cut had no effect")
-						}
-						c.network.HealAll()
-						took := c.within(10*time.Second, "whole again", c.whole)
-						healed := time.Now()
-						time.Sleep(20 * c.detection)
-						if d := c.deaths(healed); len(d) > 0 || !c.whole() {
-							t.Errorf("healed in %s, and then: %v", took, d)
-						}
-					})
-				})
-			}
-		}
 	}
 }
 
