@@ -2,186 +2,318 @@ package consensus
 
 import (
 	"bufio"
+	"context"
 	"errors"
-	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
-	"reflect"
-	"strconv"
-	"syscall"
+	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
+
+	"github.com/hamgr/hamgr/cluster/link"
 )
 
-var kills = flag.Int("kills", 60, "how often the process that writes the log is killed")
+// nobody is a link on which no other node is.
+type nobody struct{}
 
-// killedVariable makes the test binary the process that is killed: a voter whose log is overwritten by new leaders.
-const killedVariable = "CONSENSUS_TEST_KILLED"
-
-func init() {
-	var dir string
-	var seed uint64
-	if n, _ := fmt.Sscanf(os.Getenv(killedVariable), "%d %s", &seed, &dir); n == 2 {
-		fmt.Fprintln(os.Stderr, overwriteUntilKilled(dir, seed))
-		os.Exit(1)
-	}
+func (nobody) Dial(context.Context, string, link.Protocol) (net.Conn, error) {
+	return nil, errors.New("nobody is there")
 }
 
-// overwriteUntilKilled tells of each call that returned.
-func overwriteUntilKilled(dir string, seed uint64) error {
-	s, err := openDir(dir)
-	if err != nil {
-		return err
-	}
-	random := rand.New(rand.NewPCG(seed, 1))
-	for n := 1; ; n++ {
-		if err := overwritten(random, s.log); err != nil {
-			return err
-		}
-		if _, err := os.Stdout.WriteString(strconv.Itoa(n) + "\n"); err != nil {
-			return err
-		}
-	}
+func (nobody) Listener(link.Protocol) net.Listener { return &silence{done: make(chan struct{})} }
+
+type silence struct {
+	once sync.Once
+	done chan struct{}
 }
 
-// overwritten is the next call of a follower whose leaders change: entries, then a new term, the end of the log deleted, often
-// all of it and often to where a former leader began, and others in its place.
-func overwritten(random *rand.Rand, s logStore) error {
-	first, err := s.FirstIndex()
-	if err != nil {
-		return err
-	}
-	last, err := s.LastIndex()
-	if err != nil {
-		return err
-	}
-	term, err := s.GetUint64([]byte(keyCurrentTerm))
-	if err != nil && !errors.Is(err, errNotFound) {
-		return err
-	}
-	switch what := random.IntN(10); {
-	case what == 0:
-		return s.SetUint64([]byte(keyCurrentTerm), term%100+1)
-	case what == 1:
-		return s.SetUint64([]byte(keyVoteTerm), term)
-	case what == 2:
-		return s.Set([]byte(keyVoteCandidate), fmt.Appendf(nil, "node/%d", random.IntN(100)))
-	case what < 5 && last != 0:
-		return s.DeleteRange(last-min(last-first, uint64(random.IntN(40))), last)
-	case what == 5 && last-first > 100:
-		return s.DeleteRange(first, first+50)
-	}
-	entries := someEntries(last+1, last+1+uint64(random.IntN(20)))
-	for _, e := range entries {
-		e.Term, e.Data = term, make([]byte, random.IntN(400))
-	}
-	return s.StoreLogs(entries)
-}
+func (s *silence) Accept() (net.Conn, error) { <-s.done; return nil, net.ErrClosed }
+func (s *silence) Close() error              { s.once.Do(func() { close(s.done) }); return nil }
+func (s *silence) Addr() net.Addr            { return identityAddr{} }
 
-// TestKilledWhileItsLogIsOverwritten: a process is killed, again and again, while a new leader overwrites its log. Each
-// time it starts again, with every call that had returned, and at most the one that had not.
-func TestKilledWhileItsLogIsOverwritten(t *testing.T) {
-	t.Parallel()
+const pairEntries = 300
+
+// pair makes the folder of a voter of two, with entries that no majority has.
+func pair(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	s, err := openDir(dir)
-	if err == nil {
-		_, err = loadIdentity(s, "alpha")
-	}
-	if err = errors.Join(err, s.close()); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	var state content
-	calls, late := 0, 0
-	for seed := range uint64(*kills) {
-		returned := killed(t, dir, seed)
-		s, err := openDir(dir)
+	id, err := loadIdentity(s, "alpha")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c raft.Configuration
+	for _, id := range []identity{id, {"beta", "b1"}} {
+		sid, at := serverOf(id)
+		c.Servers = append(c.Servers, raft.Server{ID: sid, Address: at})
+	}
+	entries := []*raft.Log{
+		{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(c)},
+		{Index: 2, Term: 2, Type: raft.LogCommand, Extensions: []byte{internalFound}, Data: []byte("c1")},
+	}
+	for i := uint64(3); i < 3+pairEntries; i++ {
+		entries = append(entries, &raft.Log{Index: i, Term: 2, Type: raft.LogCommand, Data: fmt.Appendf(nil, "entry%d", i)})
+	}
+	if err := errors.Join(s.log.SetUint64([]byte(keyCurrentTerm), 2), s.log.StoreLogs(entries), s.close()); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func startPair(dir string) (*Log, *history, error) {
+	h := &history{}
+	l, err := Start(context.Background(), Config{
+		Self: "alpha", Voters: []string{"alpha", "beta"}, Dir: dir, Link: nobody{}, FSM: h,
+		Scratch: func() FSM { return &history{} }, DetectionTime: 2 * time.Second,
+	})
+	return l, h, err
+}
+
+func stopLog(l *Log) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return l.Stop(ctx)
+}
+
+// mustComeAlone starts what a crash left, makes it the only voter if it is not, and looks whether all is there.
+// It tells whether the crash had come before the deed. It waits for an election only if told to.
+func mustComeAlone(t *testing.T, dir string, elect bool) (before bool) {
+	t.Helper()
+	var h *history
+	for range 2 {
+		l, now, err := startPair(dir)
 		if err != nil {
-			t.Fatalf("killed after %d calls, round %d: %v", returned, seed, err)
+			t.Fatalf("after the crash: %v", err)
 		}
-		got := mustContent(t, s.log)
-		if err := s.close(); err != nil {
+		h = now
+		switch n := len(l.Status().Voters); n {
+		case 2:
+			if before || l.fsm.line() != "" {
+				t.Fatalf("two voters: %+v", l.Status())
+			}
+			before = true
+			if err := l.Alone(t.Context(), Alone{Reason: "again"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := stopLog(l); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		case 1:
+		default:
+			t.Fatalf("%d voters", n)
+		}
+		defer func() {
+			if err := stopLog(l); err != nil {
+				t.Error(err)
+			}
+		}()
+		for end := time.Now().Add(time.Minute); elect && !l.IsCoordinator(); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("does not lead: %+v", l.Status())
+			}
+		}
+		break
+	}
+	p, err := dirPast(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(h.entries()); got != pairEntries || len(p.forks) != 1 || len(p.forks[0].Dismissed) != 1 || p.forks[0].Dismissed[0] != (identity{"beta", "b1"}) {
+		t.Fatalf("%d entries, forks %+v", got, p.forks)
+	}
+	return before
+}
+
+// dirPast reads the forks of the newest snapshot beside a log in use.
+func dirPast(dir string) (p past, err error) {
+	s, err := openSnapshots(filepath.Join(dir, "raft", "snapshots"))
+	if err != nil {
+		return p, err
+	}
+	list, err := s.List()
+	if err != nil || len(list) == 0 {
+		return p, errors.Join(err, errors.New("no snapshot"))
+	}
+	image, err := (&Stores{snapshots: s}).newestImage(list[0].ID)
+	return past{forks: image.forks}, err
+}
+
+var errCrash = errors.New("crash")
+
+// crashing counts what is written, and from one write on nothing is. That one happens, or not.
+type crashing struct {
+	left *int
+	late bool // the write happens, and its answer is lost
+}
+
+func (c crashing) step(f func() error) error {
+	*c.left--
+	if *c.left > 0 || *c.left == 0 && c.late {
+		if err := f(); err != nil || *c.left > 0 {
+			return err
+		}
+	}
+	return errCrash
+}
+
+type crashingLog struct {
+	logStore
+	crashing
+}
+
+func (c crashingLog) StoreLogs(e []*raft.Log) error {
+	return c.step(func() error { return c.logStore.StoreLogs(e) })
+}
+func (c crashingLog) DeleteRange(a, b uint64) error {
+	return c.step(func() error { return c.logStore.DeleteRange(a, b) })
+}
+
+type crashingRecords struct {
+	records
+	crashing
+}
+
+func (c crashingRecords) save(name string, b []byte) error {
+	return c.step(func() error { return c.records.save(name, b) })
+}
+
+type crashingSnapshots struct {
+	raft.SnapshotStore
+	crashing
+}
+
+func (c crashingSnapshots) Create(v raft.SnapshotVersion, i, term uint64, conf raft.Configuration, ci uint64, tr raft.Transport) (raft.SnapshotSink, error) {
+	sink, err := c.SnapshotStore.Create(v, i, term, conf, ci, tr)
+	return crashingSink{sink, c.crashing}, err
+}
+
+type crashingSink struct {
+	raft.SnapshotSink
+	crashing
+}
+
+func (c crashingSink) Close() error { return c.step(c.SnapshotSink.Close) }
+
+// TestAloneCutAtEveryStep: whatever was the last thing written on the way, all ends well.
+func TestAloneCutAtEveryStep(t *testing.T) {
+	t.Parallel()
+	befores, afters, whole := 0, 0, false
+	for n := 1; !whole; n++ {
+		for _, late := range []bool{false, true} {
+			dir := pair(t)
+			l, _, err := startPair(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(l.Alone(t.Context(), Alone{Reason: "off"}), stopLog(l)); err != nil {
+				t.Fatal(err)
+			}
+			s, err := openDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := n
+			c := crashing{&left, late}
+			frail := &Stores{log: crashingLog{s.log, c}, records: crashingRecords{s.records, c}, snapshots: crashingSnapshots{s.snapshots, c}}
+			half := &Log{cfg: Config{Self: "alpha", FSM: &history{}}, log: slog.New(slog.DiscardHandler), stores: frail, guard: newGuard(time.Minute, func(error) {}), timing: DeriveTiming(time.Second)}
+			half.id, err = loadIdentity(s, "alpha")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if half.past, err = s.past(); err != nil {
+				t.Fatal(err)
+			}
+			_, err = half.finishAlone()
+			whole = err == nil
+			if err := s.close(); err != nil {
+				t.Fatal(err)
+			}
+			if left < 0 && !errors.Is(err, errCrash) {
+				t.Errorf("step %d: %v", n, err)
+			}
+			if mustComeAlone(t, dir, n == 1) {
+				befores++
+			} else {
+				afters++
+			}
+		}
+	}
+	t.Logf("%d ended as they were, %d alone", befores, afters)
+	if befores > 0 || afters < 6 {
+		t.Error("a decision was forgotten, or the test does not test")
+	}
+}
+
+const killedDir = "HAMGR_TEST_KILLED_DIR"
+
+// TestKilledChild is the process that TestKilledOnTheWayAlone kills.
+func TestKilledChild(t *testing.T) {
+	dir := os.Getenv(killedDir)
+	if dir == "" {
+		return
+	}
+	l, _, err := startPair(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("begins")
+	if err := errors.Join(l.Alone(t.Context(), Alone{Reason: "off"}), stopLog(l)); err != nil {
+		t.Fatal(err)
+	}
+	if l, _, err = startPair(dir); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Println("ends")
+	time.Sleep(time.Minute) // until it is killed
+}
+
+// TestKilledOnTheWayAlone kills the process at random on its way to being the only voter.
+func TestKilledOnTheWayAlone(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(7, 8))
+	way := 20 * time.Millisecond // how long it takes, as it turns out
+	befores, afters := 0, 0
+	for i := range 50 {
+		dir := pair(t)
+		child := exec.Command(os.Args[0], "-test.run=^TestKilledChild$", "-test.timeout=2m")
+		child.Env = append(os.Environ(), killedDir+"="+dir)
+		out, err := child.StdoutPipe()
+		if err != nil {
 			t.Fatal(err)
 		}
-		model, random := MemoryStores().log, rand.New(rand.NewPCG(seed, 1))
-		state.put(t, model)
-		for range returned {
-			if err := overwritten(random, model); err != nil {
-				t.Fatal(err)
-			}
+		if err := child.Start(); err != nil {
+			t.Fatal(err)
 		}
-		want := mustContent(t, model)
-		if !reflect.DeepEqual(got, want) {
-			late++
-			if err := overwritten(random, model); err != nil {
-				t.Fatal(err)
-			}
-			if next := mustContent(t, model); !reflect.DeepEqual(got, next) {
-				t.Fatalf("round %d: %d calls had returned, and it holds %s; it should be %s or %s", seed, returned, got.brief(), want.brief(), next.brief())
-			}
+		lines := bufio.NewScanner(out)
+		if !lines.Scan() || lines.Text() != "begins" {
+			t.Errorf("it says %q", lines.Text())
 		}
-		state = got
-		calls += returned
-	}
-	t.Logf("killed %d times in %d calls; of the last call there was all in %d, nothing in the rest", *kills, calls, late)
-	if calls < *kills/2 {
-		t.Error("hardly a call returned: the test does not test")
-	}
-}
-
-// put gives a store that content.
-func (c content) put(t *testing.T, s logStore) {
-	t.Helper()
-	var entries []*raft.Log
-	for i := range c.entries {
-		entries = append(entries, &c.entries[i])
-	}
-	err := errors.Join(s.SetUint64([]byte(keyCurrentTerm), c.term), s.SetUint64([]byte(keyVoteTerm), c.voteTerm))
-	if c.vote != "" {
-		err = errors.Join(err, s.Set([]byte(keyVoteCandidate), []byte(c.vote)))
-	}
-	if len(entries) > 0 {
-		err = errors.Join(err, s.StoreLogs(entries))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// killed runs a process on the folder, kills it, and returns how many of its calls had returned.
-func killed(t *testing.T, dir string, seed uint64) (returned int) {
-	t.Helper()
-	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d %s", killedVariable, seed, dir))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	random := rand.New(rand.NewPCG(seed, 2))
-	lines := bufio.NewScanner(out)
-	if seed%5 != 0 { // else it is killed in its start
-		if !lines.Scan() {
-			t.Error("the process ended by itself")
+		began := time.Now()
+		kill := time.AfterFunc(time.Duration(random.Int64N(int64(way))), func() { _ = child.Process.Kill() })
+		if lines.Scan() && lines.Text() == "ends" {
+			way = max(time.Millisecond, time.Since(began))
+		} else if time.Since(began) > 2*time.Minute {
+			t.Error("it hangs")
 		}
-		returned = 1
-	}
-	time.AfterFunc(time.Duration(random.IntN(20_000))*time.Microsecond, func() { _ = cmd.Process.Kill() })
-	for lines.Scan() {
-		if n, err := strconv.Atoi(lines.Text()); err == nil {
-			returned = n
+		kill.Stop()
+		_ = child.Process.Kill()
+		_ = child.Wait()
+		if mustComeAlone(t, dir, i%10 == 0) {
+			befores++
+		} else {
+			afters++
 		}
 	}
-	var end *exec.ExitError
-	if err := cmd.Wait(); !errors.As(err, &end) || end.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-		t.Errorf("the process ended with %v", err)
-	}
-	return returned
+	t.Logf("killed before the decision was stored %d times, after it %d times", befores, afters)
 }
