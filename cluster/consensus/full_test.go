@@ -75,15 +75,14 @@ func prepareOn(t *testing.T, dir string) *Stores {
 	return prepare(t, dir)
 }
 
-// onDisk starts a cluster of three whose node with that number (1 is the first of the followers, 0 the leader) keeps its data
-// on a small disk.
+// onDisk starts a cluster of three, one of whose nodes has its data on a small disk.
 func onDisk(t *testing.T, c *cluster, d *disk, leads bool) *node {
 	t.Helper()
 	victim := c.nodes[c.names[0]]
 	victim.stores, victim.dir = nil, filepath.Join(d.dir, "hamgr")
 	c.startAll()
-	leader := c.coordinator(3 * c.detection)
-	c.allVote(3 * c.detection)
+	leader := c.coordinator(20 * c.detection)
+	c.allVote(20 * c.detection)
 	if leads != (leader == victim) {
 		to := victim
 		if !leads {
@@ -127,7 +126,7 @@ func fullDisk(t *testing.T, d *disk, leads bool) {
 	id := victim.log.Status().ID
 	d.fill(0)
 	for i := range 50 {
-		c.coordinators()[0].mustPropose(fmt.Sprint("in the reserve ", i))
+		c.coordinators()[0].mustPropose(fmt.Sprintf("in-the-reserve-%d", i))
 	}
 	if err := victim.log.raft.Snapshot().Error(); err == nil || !strings.Contains(err.Error(), errNoRoom.Error()) {
 		t.Errorf("a snapshot without room: %v", err)
@@ -192,4 +191,64 @@ func fullDisk(t *testing.T, d *disk, leads bool) {
 		t.Errorf("entry %d is lost, of %d", acknowledged, n)
 	}
 	c.mustAgree()
+}
+
+// TestReserveIsEnough: a log that is cut as raft cuts it stays below half of its reserve.
+func TestReserveIsEnough(t *testing.T) {
+	t.Parallel()
+	s, path := newBolt(t)
+	most := 0
+	for first := uint64(1); first < 6000; first += 100 {
+		entries := someEntries(first, first+99)
+		for _, e := range entries {
+			e.Data = make([]byte, 1<<10)
+		}
+		if err := s.StoreLogs(entries); err != nil {
+			t.Fatal(err)
+		}
+		if low, last := s.tail.First, s.tail.Last; last-low > snapshotThreshold+trailingLogs {
+			if err := s.DeleteRange(low, last-trailingLogs); err != nil {
+				t.Fatal(err)
+			}
+		}
+		used, err := readUsed(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		most = max(most, len(used))
+	}
+	t.Logf("%.1f MiB", float64(most)/(1<<20))
+	if most > logReserve/2 {
+		t.Errorf("the log takes %d bytes of %d", most, logReserve)
+	}
+}
+
+// TestSnapshotWithoutRoomIsNotTaken: neither an own one nor one that the leader sends. With room, the follower has what it missed.
+func TestSnapshotWithoutRoomIsNotTaken(t *testing.T) {
+	d := smallDisk(t, "tmpfs", 40<<20)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, time.Second, 3)
+		victim := onDisk(t, c, d, false)
+		leader := c.coordinators()[0]
+		victim.stop()
+		for i := range snapshotThreshold + trailingLogs + 100 {
+			leader.mustPropose(fmt.Sprint(i))
+		}
+		if err := leader.log.raft.Snapshot().Error(); err != nil {
+			t.Fatal(err)
+		}
+		leader.mustPropose("last")
+		victim.start()
+		d.fill(0)
+		time.Sleep(15 * c.detection)
+		if s := victim.log.Status(); s.Role != RoleVoter || victim.failedWith() != nil || victim.fsm.has("last") {
+			t.Errorf("without room for the leader's snapshot: %+v, %v", s, victim.failedWith())
+		}
+		if left, err := filepath.Glob(filepath.Join(victim.dir, "raft/snapshots/*")); err != nil || len(left) != 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+		d.empty()
+		c.within(15*c.detection, "caught up", func() bool { return victim.fsm.has("last") })
+		c.mustAgree()
+	})
 }

@@ -40,7 +40,7 @@ func succession(t *testing.T, detection, write time.Duration, n int) {
 	var took, whole []float64
 	for death := range *deaths {
 		old := c.coordinator(0)
-		old.mustPropose(fmt.Sprint("before ", death))
+		old.mustPropose(fmt.Sprintf("before-%d", death))
 		time.Sleep(time.Duration(random.Int64N(int64(detection))))
 		start := time.Now()
 		off := death%2 == 0
@@ -67,7 +67,7 @@ func succession(t *testing.T, detection, write time.Duration, n int) {
 			c.network.HealAll()
 		}
 		leader := c.coordinator(0)
-		command := fmt.Sprint("after ", death)
+		command := fmt.Sprintf("after-%d", death)
 		leader.mustPropose(command)
 		c.within(10*time.Second, "whole again", func() bool {
 			for _, n := range c.nodes {
