@@ -142,8 +142,8 @@ func (h *host) kill() error {
 		return err
 	}
 	for end := time.Now().Add(powerTime); ; time.Sleep(time.Millisecond) {
-		if now, err := h.pid(); err != nil || now != pid {
-			return nil
+		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || len(text) == 0 {
+			return nil // nobody may have reaped it yet
 		}
 		if time.Now().After(end) {
 			return fmt.Errorf("the daemon of %s survives", h.name)

@@ -73,7 +73,8 @@ func TestLinkIsNamed(t *testing.T) {
 				return fmt.Errorf("links to %s: %+v", c.node, shown)
 			}
 			for i, link := range shown {
-				if well := fresh(link.UDPAgeMS) && fresh(link.TCPAgeMS) && link.Error == ""; well != c.well[i] {
+				// TCP is dialled when somebody has something to say: two followers have not.
+				if well := fresh(link.UDPAgeMS) && link.Error == ""; well != c.well[i] {
 					return fmt.Errorf("link to %s: %+v, well: %v", c.node, link, well)
 				}
 			}
