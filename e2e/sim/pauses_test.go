@@ -136,7 +136,11 @@ func (b *blinks) victims() []string {
 
 func (b *blinks) fault() {
 	c, hit, kind := b.c, b.victims(), b.rng.IntN(8)
-	if kind == 5 || kind == 6 {
+	switch {
+	case kind != 5 && kind != 6:
+	case len(b.spent) > 0: // it would hit the same ones again
+		kind = 0
+	default:
 		hit = c.Nodes
 	}
 	took := b.length(len(hit))
