@@ -145,7 +145,7 @@ func (j *judge) cluster() {
 func (j *judge) secrets() {
 	for _, key := range j.new.inline() {
 		j.refuse(key, "a secret stands in the configuration itself, and would be sent to every node and kept in its log",
-			"write it to a file of its own on every node, with mode 0600, and name that in KEY_file")
+			fmt.Sprintf("write it to a file of its own on every node, with mode 0600, and name that in %s_file", key[strings.LastIndex(key, ": ")+2:]))
 	}
 }
 
