@@ -69,6 +69,8 @@ func (g *Guard) claim() Claim {
 	v, t := g.visible, g.tested
 	c := Claim{Boot: g.Boot, Tested: t.Passed(), Expiry: expiry(g.Timing, v.info.Pretimeout)}
 	switch {
+	case g.Path == Off:
+		c.Why = "the node has none"
 	case g.Path == Fake:
 		c.Why = "it is a fake"
 	case v.trouble != nil:

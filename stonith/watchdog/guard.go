@@ -11,7 +11,7 @@ import (
 
 // Options are what a Guard works with.
 type Options struct {
-	Path   string // of the device, or Fake
+	Path   string // of the device, or Fake, or Off: then nothing is guarded, and nothing said of it
 	Timing Timing
 	// Dir is a directory that is only of this boot, and outlives the daemon.
 	Dir string
@@ -83,19 +83,26 @@ func Start(ctx context.Context, o Options) (*Guard, error) {
 	if o.now == nil {
 		o.now = Now
 	}
-	if o.open == nil {
-		o.open = func(ctx context.Context) (Device, error) { return Open(ctx, o.Path) }
-	}
-	if o.Path == Fake {
-		o.open = func(context.Context) (Device, error) { return fake{}, nil }
-		o.Log.Warn(`watchdog = "fake": it resets nothing and PROTECTS NOTHING: a group that does not stop, or a daemon that hangs, goes on writing`)
-	}
-	now := o.now()
-	g := &Guard{Options: o, requests: make(chan request), ended: make(chan struct{}), held: map[string]bool{}, heard: now, yes: now}
 	before, err := readNote(o.Dir)
 	if err != nil {
 		return nil, err
 	}
+	if before.Armed && before.Path != o.Path {
+		// What was armed under another configuration goes on until nothing is held: others may count on it.
+		o.Log.Warn("another watchdog is armed since before, and goes on until this daemon starts again", "device", before.Path, "configured", o.Path)
+		o.Path = before.Path
+	}
+	switch {
+	case o.Path == Fake, o.Path == Off:
+		o.open = func(context.Context) (Device, error) { return fake{}, nil }
+	case o.open == nil:
+		o.open = func(ctx context.Context) (Device, error) { return Open(ctx, o.Path) }
+	}
+	if o.Path == Fake {
+		o.Log.Warn(`watchdog = "fake": it resets nothing and PROTECTS NOTHING: a group that does not stop, or a daemon that hangs, goes on writing`)
+	}
+	now := o.now()
+	g := &Guard{Options: o, requests: make(chan request), ended: make(chan struct{}), held: map[string]bool{}, heard: now, yes: now}
 	if before.Armed {
 		g.claimed, g.heard, g.fed = true, min(before.Heard, now), min(before.Fed, now)
 		g.excuse, g.excused = excuse{why: before.Excuse, known: before.Excuse != ""}, before.Excuse
@@ -103,7 +110,7 @@ func Start(ctx context.Context, o Options) (*Guard, error) {
 	for _, name := range o.Held {
 		g.held[name] = true
 	}
-	if o.Path != Fake {
+	if g.real() {
 		id, err := Identify(o.Path)
 		if err != nil {
 			o.Log.Error("watchdog", "device", o.Path, "err", err)
@@ -122,6 +129,9 @@ func Start(ctx context.Context, o Options) (*Guard, error) {
 	go func() { both.Wait(); close(g.ended) }()
 	return g, nil
 }
+
+// real tells whether there is a device.
+func (g *Guard) real() bool { return g.Path != Fake && g.Path != Off }
 
 // Stop ends the guard and leaves the watchdog as it is: whoever holds something must be followed by another guard in time.
 func (g *Guard) Stop(ctx context.Context) error {

@@ -255,3 +255,31 @@ func TestExcuseNeedsACoordinator(t *testing.T) {
 		})
 	}
 }
+
+// What was armed under another configuration goes on.
+func TestOtherDeviceIsKept(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *host) {
+		h.start()
+		h.hear()
+		h.hold("db")
+		h.stop()
+		armed := h.o.Path
+		h.o.Path = Off
+		h.start("db")
+		h.live(time.Minute)
+		h.mustRun()
+		if h.guard.Report().Path != armed {
+			t.Fatalf("guards %q", h.guard.Report().Path)
+		}
+		h.release("db")
+		if runs, _, _ := h.dog.state(); runs {
+			t.Fatal("it runs, and nothing is held")
+		}
+		h.stop()
+		h.start()
+		h.hold("db")
+		if runs, _, _ := h.dog.state(); runs || h.guard.Report().Path != Off {
+			t.Fatalf("guards %q", h.guard.Report().Path)
+		}
+	})
+}

@@ -122,7 +122,7 @@ func TestDoesNotFire(t *testing.T) {
 		// A daemon that stayed away for too long finds it out, too.
 		h.stop()
 		h.passedTest()
-		if err := (note{Armed: true, Heard: h.o.now(), Fed: h.o.now()}).write(h.o.Dir); err != nil {
+		if err := (note{Armed: true, Path: h.o.Path, Heard: h.o.now(), Fed: h.o.now()}).write(h.o.Dir); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * h.o.Timing.Late(0))
@@ -141,6 +141,7 @@ func TestSoftwareAndUntestedNeverCount(t *testing.T) {
 		"another":       func(h *host) { h.passedTest(); h.dog.name = "other" },
 		"untested":      func(h *host) {},
 		"of other path": func(h *host) { h.passedTest(); h.o.Path = "/dev/watchdog7" },
+		"off":           func(h *host) { h.passedTest(); h.o.Path = Off },
 		"fake":          func(h *host) { h.passedTest(); h.o.Path = Fake },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -18,6 +18,7 @@ const noteFile = "watchdog.json"
 type note struct {
 	// Armed was written before the device was opened.
 	Armed bool          `json:"armed"`
+	Path  string        `json:"path"`
 	Heard time.Duration `json:"heard_ns"` // when the last question was asked that a coordinator answered
 	Fed   time.Duration `json:"fed_ns"`
 	// Excuse is why it goes on without a coordinator, if one knows that.
