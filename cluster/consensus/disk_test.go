@@ -33,7 +33,17 @@ func smallDisk(t testing.TB, fstype string, size int64) *disk {
 			t.Fatalf("mount a tmpfs, as root: %v", err)
 		}
 	} else {
-		file := d.dir + ".image"
+		// Its image is in memory: the machine's disk may be busy, and it is none of this.
+		memory := d.dir + ".image"
+		if err := errors.Join(os.Mkdir(memory, 0o700), unix.Mount("tmpfs", memory, "tmpfs", 0, "")); err != nil {
+			t.Fatalf("mount a tmpfs, as root: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(memory, unix.MNT_DETACH); err != nil { // the loop device lets go a moment later
+				t.Error(err)
+			}
+		})
+		file := filepath.Join(memory, "image")
 		if err := errors.Join(os.WriteFile(file, nil, 0o600), os.Truncate(file, size)); err != nil {
 			t.Fatal(err)
 		}
