@@ -27,6 +27,7 @@ test: deps
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLeaveIsNotDeath|TestRestartShowsNewMeta|TestStrangersAreRefused)$$' ./cluster/membership
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLoss|TestRestartOfDaemon|TestHungStop|TestFailedResource)$$' ./e2e/sim
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 1 ./e2e/fencing ./e2e
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./e2e/netns
 	cd agents/redfish/independent && CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
 
 fmt:

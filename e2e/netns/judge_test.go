@@ -19,10 +19,10 @@ import (
 
 // event is a line of a daemon's log.
 type event struct {
-	Time                                              time.Time
-	Level, Msg, Node, Boot, Group, Reason, By, Action string
-	Op, Token                                         uint64
-	on                                                string // whose log it is
+	Time                           time.Time
+	Msg, Node, Boot, Group, Reason string
+	Op, Token                      uint64
+	on                             string // whose log it is
 }
 
 func (e event) String() string {
