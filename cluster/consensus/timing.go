@@ -14,8 +14,9 @@ const (
 )
 
 // Timing is the pace of the log, all of it derived from one number. With these factors a
-// new leader was seen 0.7 to 1.1 detection times after the loss of the old one, and
-// the old one always stepped down before.
+// new leader was proven by a commit 0.4 detection times after the loss of the old one, and at
+// most 0.70 (TestSuccession: 240 losses each at 1, 3 and 10 s, writes of 1 and 5 ms, 3 and 5
+// voters; the bound is 1.2), and the old one always stepped down before.
 type Timing struct {
 	Heartbeat     time.Duration // silence of the leader that starts an election
 	Lead          time.Duration // a leader's heartbeats go out every 10 to 20 % of this
