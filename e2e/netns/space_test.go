@@ -12,27 +12,30 @@ import (
 // space is a network namespace without a name: it ends with the last process or file that holds it.
 type space struct{ file *os.File }
 
-func newSpace() (*space, error) {
-	type result struct {
-		file *os.File
-		err  error
+func newSpace() (_ *space, err error) {
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
 	}
-	made := make(chan result)
-	go func() {
-		runtime.LockOSThread() // for ever: the thread ends with the goroutine
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err != nil {
-			made <- result{err: fmt.Errorf("new network namespace: %w", err)}
-			return
-		}
-		file, err := os.Open("/proc/thread-self/ns/net")
-		made <- result{file, err}
-	}()
-	r := <-made
-	if r.err != nil {
-		return nil, r.err
+	defer own.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+		return nil, fmt.Errorf("new network namespace: %w", err)
 	}
-	return &space{file: r.file}, nil
+	defer leave(own)
+	file, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	return &space{file: file}, nil
+}
+
+// leave takes the thread back to where it came from.
+func leave(own *os.File) {
+	if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
+		panic("no way back from a network namespace: " + err.Error()) // the thread would do harm elsewhere
+	}
 }
 
 // id is how /proc names it.
@@ -52,11 +55,7 @@ func (s *space) do(f func() error) error {
 	if err := unix.Setns(int(s.file.Fd()), unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter a network namespace: %w", err)
 	}
-	defer func() {
-		if err := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); err != nil {
-			panic("no way back from a network namespace: " + err.Error()) // the thread would do harm elsewhere
-		}
-	}()
+	defer leave(own)
 	return f()
 }
 
