@@ -32,10 +32,7 @@ type fate struct {
 	late time.Duration
 }
 
-var (
-	lost   = fate{lost: true}
-	passes = fate{}
-)
+var passes = fate{}
 
 // wires are the links of a cluster: on each one every node has a port, and the rule decides frame by frame.
 type wires struct {
