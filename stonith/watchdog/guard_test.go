@@ -2,6 +2,7 @@ package watchdog
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,9 @@ func TestArmedOnlyWhileHolding(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *host) {
 		h.start()
 		h.live(10 * time.Minute)
-		if h.dog.opens > 0 {
+		opens := 0
+		h.dog.set(func() { opens = h.dog.opens })
+		if opens > 0 {
 			t.Fatal("armed by a node that holds nothing")
 		}
 		opening := make(chan struct{})
@@ -48,14 +51,18 @@ func TestArmedOnlyWhileHolding(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.dog.set(func() { h.dog.pause = func(string) {} })
-		if runs, _, _ := h.dog.state(); !runs || h.dog.timeout != h.o.Timing.Timeout {
-			t.Fatalf("runs %v with %s", runs, h.dog.timeout)
+		var timeout time.Duration
+		h.dog.set(func() { timeout = h.dog.timeout })
+		if runs, _, _ := h.dog.state(); !runs || timeout != h.o.Timing.Timeout {
+			t.Fatalf("runs %v with %s", runs, timeout)
 		}
 		h.hold("web")
 		h.live(10 * time.Minute)
 		h.mustRun()
-		for i := range h.dog.feeds[1:] {
-			if gap := h.dog.feeds[i+1].Sub(h.dog.feeds[i]); gap > h.o.Timing.Timeout/4 {
+		var feeds []time.Time
+		h.dog.set(func() { feeds = slices.Clone(h.dog.feeds) })
+		for i := range feeds[1:] {
+			if gap := feeds[i+1].Sub(feeds[i]); gap > h.o.Timing.Timeout/4 {
 				t.Fatalf("not fed for %s", gap)
 			}
 		}

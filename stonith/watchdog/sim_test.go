@@ -52,7 +52,7 @@ func newDog() *dog {
 }
 
 func (d *dog) open(context.Context) (Device, error) {
-	d.pause("open")
+	d.wait("open")
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
@@ -102,7 +102,7 @@ func (d *dog) SetTimeout(t time.Duration) (time.Duration, error) {
 }
 
 func (d *dog) Feed() error {
-	d.pause("feed")
+	d.wait("feed")
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.feedErr != nil {
@@ -126,12 +126,20 @@ func (d *dog) Disarm() error {
 }
 
 func (d *dog) Close() error {
-	d.pause("close")
+	d.wait("close")
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.isOpen = false
 	d.ping()
 	return nil
+}
+
+// wait is outside of the lock.
+func (d *dog) wait(op string) {
+	d.mu.Lock()
+	pause := d.pause
+	d.mu.Unlock()
+	pause(op)
 }
 
 // state gives what a test looks at.
