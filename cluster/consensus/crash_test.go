@@ -101,13 +101,13 @@ func TestCrashAtEveryWrite(t *testing.T) {
 
 // crash is one call, and what came of it so far.
 type crash struct {
-	t                       *testing.T
-	random                  *rand.Rand
-	copied, op              string
-	before, after           []byte
-	old, new                content
-	images, olds, news      int
-	refused, restarts, torn int
+	t                  *testing.T
+	random             *rand.Rand
+	copied, op         string
+	before, after      []byte
+	old, new           content
+	images, olds, news int
+	refused, restarts  int
 }
 
 func fileBytes(t *testing.T, path string) []byte {

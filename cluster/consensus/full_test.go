@@ -37,6 +37,9 @@ func TestStartOnAFullDisk(t *testing.T) {
 				started++
 			} else {
 				refused++
+				if used {
+					t.Errorf("the old reserve has room for the new file, and %d KiB more: %v", free, err)
+				}
 				if !errors.Is(err, ErrStoreFull) || errors.Is(err, ErrStoreHung) || !strings.Contains(err.Error(), "free in "+dir) || !strings.Contains(err.Error(), "16.0 MiB") {
 					t.Errorf("%d KiB free, used %v: %v", free, used, err)
 				}
