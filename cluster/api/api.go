@@ -49,6 +49,17 @@ type Backend interface {
 	// of it; a dry run only tells. ErrUnsafe also means that what is wished for cannot be at present; else its
 	// errors are those of Fence.
 	Change(ctx context.Context, req ChangeRequest) (ChangeResult, error)
+
+	// Configuration gives what the cluster goes by, as this node knows it.
+	Configuration(ctx context.Context) (Configuration, error)
+
+	// Apply has the coordinator judge another configuration against what runs, and commit it if nothing speaks
+	// against it. What it refuses is in the result, not an error; else its errors are those of Change.
+	Apply(ctx context.Context, req ApplyRequest) (ApplyResult, error)
+
+	// ForceQuorum has the answering node go on as the only voter. ErrUnsafe where anything speaks for a majority
+	// that still exists.
+	ForceQuorum(ctx context.Context, req ForceRequest) (ForceResult, error)
 }
 
 // NodeBackend is what the daemon answers to the other nodes of the cluster. peer is the

@@ -87,32 +87,12 @@ func (c *Client) Change(ctx context.Context, req ChangeRequest) (ChangeResult, e
 	if err := req.Validate(); err != nil {
 		return ChangeResult{}, err
 	}
-	body, err := json.Marshal(req)
-	if err != nil {
-		return ChangeResult{}, fmt.Errorf("encode the request: %w", err)
-	}
-	r, err := c.change(ctx, body)
+	var r ChangeResult
+	err := c.post(ctx, pathChange, req, &r)
 	if e := (*Error)(nil); req.DryRun && errors.As(err, &e) && e.Code == ErrUnknownOutcome {
 		e.Code, e.Message, e.Hint = ErrTimeout, "the daemon did not answer: "+e.Message, ""
 	}
 	return r, err
-}
-
-func (c *Client) change(ctx context.Context, body []byte) (ChangeResult, error) {
-	resp, err := c.do(ctx, http.MethodPost, pathChange, body)
-	if err != nil {
-		return ChangeResult{}, err
-	}
-	defer resp.Body.Close()
-	answer, err := readLimited(resp.Body, maxStatus)
-	if err != nil {
-		return ChangeResult{}, unknownOutcome(ctx, err)
-	}
-	var r ChangeResult
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return ChangeResult{}, &Error{Code: ErrUnknownOutcome, Message: "the daemon's answer is not understood: " + err.Error(), cause: err}
-	}
-	return r, nil
 }
 
 // Fence asks for Backend.Fence, or on the node's face for NodeBackend.FenceForwarded. Once

@@ -21,6 +21,9 @@ type fake struct {
 	fenceTest   func(context.Context, string) (FenceTest, error)
 	history     func(context.Context, string) (FenceHistory, error)
 	change      func(context.Context, ChangeRequest) (ChangeResult, error)
+	configured  func(context.Context) (Configuration, error)
+	apply       func(context.Context, ApplyRequest) (ApplyResult, error)
+	force       func(context.Context, ForceRequest) (ForceResult, error)
 	call        func(ctx context.Context, peer, verb string, body []byte) ([]byte, error)
 	forwarded   func(ctx context.Context, peer string, req FenceRequest, observe func(FenceEvent)) (FenceResult, error)
 }
@@ -50,6 +53,16 @@ func (f fake) FenceHistory(ctx context.Context, node string) (FenceHistory, erro
 
 func (f fake) Change(ctx context.Context, req ChangeRequest) (ChangeResult, error) {
 	return f.change(ctx, req)
+}
+
+func (f fake) Configuration(ctx context.Context) (Configuration, error) { return f.configured(ctx) }
+
+func (f fake) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, error) {
+	return f.apply(ctx, req)
+}
+
+func (f fake) ForceQuorum(ctx context.Context, req ForceRequest) (ForceResult, error) {
+	return f.force(ctx, req)
 }
 
 func (f fake) Call(ctx context.Context, peer, verb string, body []byte) ([]byte, error) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,7 +17,11 @@ const (
 	pathFenceTest   = "/v1/fence-test"
 	pathHistory     = "/v1/fence-history"
 	pathChange      = "/v1/change"
-	pathCall        = "/node/v1/" // and the verb
+
+	pathApply         = "/v1/apply"
+	pathConfiguration = "/v1/configuration"
+	pathForce         = "/v1/quorum-force"
+	pathCall          = "/node/v1/" // and the verb
 )
 
 // Bounds of one request. MaxCall holds for the body of a call between nodes and for its
@@ -33,7 +39,13 @@ const (
 
 // Operator is the face that the unix socket serves.
 func Operator(b Backend) Face {
-	return Face{[]route{
+	routes := slices.Concat(operatorRoutes(b), configurationRoutes(b), quorumRoutes(b))
+	slices.SortFunc(routes, func(x, y route) int { return strings.Compare(x.path, y.path) })
+	return Face{routes}
+}
+
+func operatorRoutes(b Backend) []route {
+	return []route{
 		{"POST", pathChange, maxRequest, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
 			req, err := changeRequest(r)
 			if err != nil {
@@ -91,7 +103,7 @@ func Operator(b Backend) Face {
 			status.Schema = Schema
 			return writeJSON(w, status)
 		}},
-	}}
+	}
 }
 
 // Nodes is the face that link's API listener serves.
@@ -137,6 +149,30 @@ func fenceRequest(r *http.Request) (FenceRequest, error) {
 		return FenceRequest{}, fmt.Errorf("read the request: %w", err)
 	}
 	return decodeFenceRequest(body)
+}
+
+func applyRequest(r *http.Request) (ApplyRequest, error) {
+	var req ApplyRequest
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return req, fmt.Errorf("read the request: %w", err)
+	}
+	if err := decodeStrict(body, &req); err != nil {
+		return req, err
+	}
+	return req, req.Validate()
+}
+
+func forceRequest(r *http.Request) (ForceRequest, error) {
+	var req ForceRequest
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return req, fmt.Errorf("read the request: %w", err)
+	}
+	if err := decodeStrict(body, &req); err != nil {
+		return req, err
+	}
+	return req, req.Validate()
 }
 
 func changeRequest(r *http.Request) (ChangeRequest, error) {

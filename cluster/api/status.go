@@ -71,11 +71,16 @@ type NodeStatus struct {
 }
 
 // LinkStatus is the answering node's contact with another over one link. UDP and TCP
-// are apart because one may be lost alone.
+// are apart because one may be lost alone, and so are the directions.
 type LinkStatus struct {
+	Local    string `json:"local"`
 	Address  string `json:"address"`
-	UDPAgeMS *int64 `json:"udp_age_ms,omitempty"` // absent if never
-	TCPAgeMS *int64 `json:"tcp_age_ms,omitempty"` // absent if never
+	UDPAgeMS *int64 `json:"udp_age_ms,omitempty"` // since a packet came from there; absent if never
+	// UDPOutAgeMS is since one came there, as the other node says; absent if never, or if it does not tell.
+	UDPOutAgeMS *int64 `json:"udp_out_age_ms,omitempty"`
+	TCPAgeMS    *int64 `json:"tcp_age_ms,omitempty"` // absent if never
+	// Fails names the directions in which nothing comes through, "alpha -> beta" for one.
+	Fails []string `json:"fails,omitempty"`
 	// Error is why the link does not work now; an error before the last success is history.
 	Error string `json:"error,omitempty"`
 }

@@ -7,63 +7,76 @@ import (
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-// configure makes this node's configuration file the cluster's: where the cluster has none yet, or
-// where all nodes that are in it run with the same new one. The file of one node alone, which may be
-// older than the cluster's, never stops a group because that node leads.
+// configure makes this node's configuration file the cluster's, where the cluster has none yet. After that the log has
+// the word: the file of one node, which may be older, changes nothing because that node leads.
 func (c *Coordinator) configure(ctx context.Context) error {
 	s := c.cfg.State()
-	if s.Digest == c.cfg.Seed.Digest || s.Digest != "" && !c.agreed(s) {
-		return nil
-	}
 	seed := c.cfg.Seed
-	res, err := c.commit(ctx, state.Command{Configure: &seed})
-	if refused(res) {
-		c.mu.Lock()
-		c.refusedFile = true
-		c.mu.Unlock()
-		c.cfg.Log.Error("configuration refused", "err", err)
+	if s.Format() < 2 { // the text is sent after it when all nodes know what to do with it
+		seed.Text, seed.TwoNode = "", false
+	}
+	textless := s.Text == "" && seed.Text != "" && s.Digest == seed.Digest
+	if s.Digest != "" && !textless {
 		return nil
 	}
-	if err == nil {
-		c.cfg.Log.Info("configuration committed", "cluster", seed.Cluster, "digest", seed.Digest)
+	if _, err := c.commit(ctx, state.Command{Configure: &seed}); err != nil {
+		return err
 	}
-	return err
+	c.cfg.Log.Info("configuration committed", "cluster", seed.Cluster, "digest", seed.Digest)
+	return nil
 }
 
-// agreed reports whether every node that is in the cluster, and a majority of all, said lately that it runs with
-// the same file as this one. Which nodes there are cannot be changed in this way: it is for the voters'
-// configuration to change first.
-func (c *Coordinator) agreed(s *state.State) bool {
-	if !sameNodes(s, c.cfg.Seed) {
-		return false
+// Configure commits a configuration that was judged before, unless there was another one meanwhile.
+func (c *Coordinator) Configure(ctx context.Context, cmd state.Configure) error {
+	if !c.cfg.Replicated.IsCoordinator() {
+		return ErrNotCoordinator
 	}
+	if _, err := c.commit(ctx, state.Command{Configure: &cmd}); err != nil {
+		return err
+	}
+	c.cfg.Log.Warn("configuration changed", "cluster", cmd.Cluster, "digest", cmd.Digest, "by", cmd.By)
+	c.Wake()
+	return nil
+}
+
+// upgrade raises the format of the log to what every configured node said lately that it knows. Who is away may be
+// older, and would not understand what it missed.
+func (c *Coordinator) upgrade(ctx context.Context) error {
+	s := c.cfg.State()
+	if s.Digest == "" || c.cfg.Speaks <= s.Format() {
+		return nil
+	}
+	all := c.cfg.Speaks
+	c.mu.Lock()
+	for name := range s.Nodes {
+		if h := c.hellos[name]; name == c.cfg.Self {
+			continue
+		} else if time.Since(h.at) < c.cfg.DetectionTime {
+			all = min(all, h.speaks)
+		} else {
+			all = 0
+		}
+	}
+	c.mu.Unlock()
+	if all <= s.Format() {
+		return nil
+	}
+	if _, err := c.commit(ctx, state.Command{Upgrade: &state.Upgrade{Version: all}}); err != nil {
+		return err
+	}
+	c.cfg.Log.Info("log format raised", "from", s.Format(), "to", all, "reason", "every node knows it")
+	return nil
+}
+
+// RunWith tells, node by node, the digest of the configuration text that each said lately that it runs with.
+func (c *Coordinator) RunWith() map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refusedFile {
-		return false
-	}
-	agree := 0
-	for name, n := range s.Nodes {
-		h := c.hellos[name]
-		same := h.digest == c.cfg.Seed.Digest && time.Since(h.at) < c.cfg.DetectionTime
-		switch {
-		case name == c.cfg.Self || same:
-			agree++
-		case n.Up:
-			return false
+	texts := map[string]string{}
+	for name, h := range c.hellos {
+		if time.Since(h.at) < c.cfg.DetectionTime {
+			texts[name] = h.text
 		}
 	}
-	return agree > len(s.Nodes)/2
-}
-
-func sameNodes(s *state.State, seed state.Configure) bool {
-	if len(seed.Nodes) != len(s.Nodes) {
-		return false
-	}
-	for _, n := range seed.Nodes {
-		if known := s.Nodes[n.Name]; known == nil || known.Role != n.Role {
-			return false
-		}
-	}
-	return true
+	return texts
 }

@@ -53,9 +53,14 @@ type Config struct {
 	Policy scheduler.Policy
 	// HealthInterval is how often each node reads the fence devices; 0 is never.
 	HealthInterval time.Duration
-	Seed           state.Configure // the configuration file's nodes and groups
-	Replicated     Log
-	Fencer         Fencer
+	Seed           state.Configure // the configuration file's nodes and groups, and its text if there is one
+	// Forced gives the operator's word for a forced quorum that is not in the log yet, nil if there is none; ForceDone
+	// is told once it is. Both may be nil.
+	Forced     func() (*state.Force, error)
+	ForceDone  func() error
+	Speaks     int // the newest version of the log's format that this daemon knows
+	Replicated Log
+	Fencer     Fencer
 	// Elsewhere reaches the other nodes; nil if that cannot be, then this node does all by itself.
 	Elsewhere Elsewhere
 	// State gives the newest state that is applied here.
@@ -87,8 +92,6 @@ type Coordinator struct {
 	shots   map[uint64]*shot  // operations being carried out, or waiting for their next attempt
 	talks   map[uint64]*talk  // operators who follow an operation
 	settled bool
-	// refusedFile: this node's file was refused in this term, and is not proposed again.
-	refusedFile bool
 }
 
 // New makes a coordinator; Run makes it act.
@@ -181,7 +184,6 @@ func (c *Coordinator) begin() {
 	c.leading, c.settled, c.began = true, false, time.Now()
 	c.ticked = c.began
 	c.devices.forget()
-	c.refusedFile = false
 	clear(c.hellos)
 	clear(c.riddles)
 }
@@ -214,6 +216,12 @@ const maxRounds = 64
 
 // step does what is due: it plans, commits and starts, until a plan brings nothing new.
 func (c *Coordinator) step(ctx context.Context) error {
+	if err := c.force(ctx); err != nil {
+		return err
+	}
+	if err := c.upgrade(ctx); err != nil {
+		return err
+	}
 	if err := c.configure(ctx); err != nil {
 		return err
 	}
@@ -309,6 +317,9 @@ func (c *Coordinator) commitPlanned(ctx context.Context, a scheduler.Action) (bo
 // commit proposes a command. An error of the state is returned with the state's
 // result; without a result the outcome may be unknown.
 func (c *Coordinator) commit(ctx context.Context, cmd state.Command) (*state.Result, error) {
+	if have := c.cfg.State().Format(); cmd.Upgrade == nil && cmd.Needs() > have {
+		return nil, fmt.Errorf("commit: it needs version %d of the log's format, and the cluster keeps to %d until every node runs a newer hamgr: %w", cmd.Needs(), have, state.ErrFormat)
+	}
 	cmd.At, cmd.Elapsed = time.Now().UnixMilli(), c.tick()
 	b, err := cmd.Encode()
 	if err != nil {

@@ -20,6 +20,8 @@ type Hello struct {
 	Digest  string            `json:"digest"`            // of its configuration file
 	Fencing string            `json:"fencing,omitempty"` // digest of what that file says feeds each node
 	Unarmed bool              `json:"unarmed,omitempty"` // it works no fence device
+	Text    string            `json:"text,omitempty"`    // digest of the configuration text that it runs with
+	Speaks  int               `json:"speaks,omitempty"`  // the newest version of the log's format that it knows; 0 is the first
 	Applied uint64            `json:"applied"`
 	Found   map[string]string `json:"found,omitempty"`
 	// Machine is what the host says of its hardware; empty fields are not known.
@@ -32,6 +34,9 @@ type Hello struct {
 	// Relayed says that it came through a third node. It is set by the coordinator's side.
 	Relayed bool `json:"-"`
 }
+
+// speaks is what the node knows of the log's format: the first daemons did not say.
+func (h Hello) speaks() int { return max(state.Oldest, h.Speaks) }
 
 // Welcome is the answer: up to which entry the node must have applied the log before it may
 // act on it.
@@ -56,6 +61,8 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 		return Welcome{}, fmt.Errorf("the cluster has no configuration yet: %w", ErrNotCoordinator)
 	case n == nil:
 		return Welcome{}, fmt.Errorf("node %q is not in the cluster's configuration: %w", from, state.ErrUnknown)
+	case h.speaks() < s.Format():
+		return Welcome{}, fmt.Errorf("node %s knows version %d of the log's format, and the cluster keeps to %d: install a newer hamgr on it: %w", from, h.speaks(), s.Format(), state.ErrVersion)
 	case slices.Contains(n.Ended, h.Boot):
 		return Welcome{}, fmt.Errorf("hello of %s in boot %s: %w", from, h.Boot, state.ErrBootEnded)
 	}
@@ -122,7 +129,7 @@ func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.hellos[from]
-	now := heard{boot: h.Boot, digest: h.Digest, fencing: h.Fencing, unarmed: h.Unarmed, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
+	now := heard{boot: h.Boot, speaks: h.speaks(), text: h.Text, fencing: h.Fencing, unarmed: h.Unarmed, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
 	switch {
 	case h.Relayed: // the link between this node and that one is cut, and the log with it
 		now.stuck = time.Time{}
@@ -186,6 +193,10 @@ func (c *Coordinator) Report(ctx context.Context, from string, cmd state.Command
 		log.Warn("group failed", "group", cmd.Failed.Group, "node", from, "token", cmd.Failed.Token, "resource", cmd.Failed.Resource, "err", cmd.Failed.Error)
 	case cmd.StopFailed != nil:
 		log.Error("group does not stop", "group", cmd.StopFailed.Group, "node", from, "token", cmd.StopFailed.Token, "resource", cmd.StopFailed.Resource, "err", cmd.StopFailed.Error)
+	case cmd.Away != nil:
+		log.Info("daemon restarts", "node", from, "for_ms", cmd.Away.For, "reason", cmd.Away.Reason)
+	case cmd.Leaving != nil:
+		log.Info("node is being stopped", "node", from)
 	case cmd.Leave != nil:
 		log.Info("node left", "node", from, "boot", cmd.Leave.Boot)
 	}
@@ -208,6 +219,10 @@ func speaksForItself(from string, cmd state.Command) error {
 		who, only.StopFailed = cmd.StopFailed.Node, cmd.StopFailed
 	case cmd.Leave != nil:
 		who, only.Leave = cmd.Leave.Node, cmd.Leave
+	case cmd.Away != nil:
+		who, only.Away = cmd.Away.Node, cmd.Away
+	case cmd.Leaving != nil:
+		who, only.Leaving = cmd.Leaving.Node, cmd.Leaving
 	}
 	if who != from || cmd != only {
 		return fmt.Errorf("report of %s: %w", from, ErrForeign)

@@ -27,7 +27,8 @@ type Sighting struct {
 // heard is what a node said in its last hello.
 type heard struct {
 	boot    string
-	digest  string
+	speaks  int
+	text    string
 	fencing string
 	unarmed bool
 	at      time.Time

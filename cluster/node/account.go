@@ -20,6 +20,8 @@ const verbAccount = "account"
 type account struct {
 	Runs     map[string]running `json:"runs,omitempty"`      // by group, what it drives
 	NotReady map[string]string  `json:"not_ready,omitempty"` // by group, why it would not start there
+	Text     string             `json:"text,omitempty"`      // digest of the configuration text that it runs with
+	Refuses  string             `json:"refuses,omitempty"`   // why it cannot run with the cluster's
 }
 
 // running is a group as its holder sees it.
@@ -39,7 +41,7 @@ const (
 
 // ownAccount gives what this node tells.
 func (n *Node) ownAccount() account {
-	a := account{Runs: map[string]running{}, NotReady: map[string]string{}}
+	a := account{Runs: map[string]running{}, NotReady: map[string]string{}, Text: n.text, Refuses: clip(n.configs.why(n.replica.State().Text))}
 	space := mostAccount
 	for _, r := range n.groups.all() {
 		run := r.account()

@@ -157,6 +157,8 @@ func (b backend) delegated(ctx context.Context, peer, verb string, body []byte) 
 		})
 	case verbActive:
 		return asked(body, func(r activeRequest) (any, error) { return b.active(ctx, r), nil })
+	case verbTry:
+		return asked(body, func(t tryRequest) (any, error) { return b.n.try(t.Text), nil })
 	case verbAccount:
 		return answer{Body: mustMarshal(b.n.ownAccount())}, nil
 	case verbContact:

@@ -108,6 +108,8 @@ func (b backend) coordinated(ctx context.Context, peer, verb string, body []byte
 		})
 	case verbChange:
 		return asked(body, func(r api.ChangeRequest) (any, error) { return b.change(ctx, peer, r) })
+	case verbApply:
+		return asked(body, func(r api.ApplyRequest) (any, error) { return b.apply(ctx, peer, r) })
 	}
 	return answer{}, fmt.Errorf("verb %q: %w", verb, api.ErrNotFound)
 }

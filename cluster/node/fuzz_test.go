@@ -32,7 +32,7 @@ func aloneNode(tb testing.TB) *Node {
 		Config: c, Self: "alpha", Boot: "a1", RunDir: tb.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Kinds: config.Kinds{Resources: resources.NewRegistry(fake.Kind(fake.NewWorld(), "alpha"))},
 	}}
-	n.replica = newReplica(nil, func(error) {})
+	n.replica = newReplica(state.Version, nil, func(error) {})
 	b, err := state.Command{Configure: &state.Configure{Cluster: "web", Digest: "d", Nodes: seed(c).Nodes, Groups: []state.ConfigGroup{{Name: "db"}}}}.Encode()
 	if err != nil {
 		tb.Fatal(err)
@@ -43,6 +43,7 @@ func aloneNode(tb testing.TB) *Node {
 		Look: func() map[string]coordinator.Sighting { return nil }, Log: n.Log,
 	})
 	n.groups, n.ready, n.probes = newGroups(n), newReadiness(n), newProbes(n)
+	n.configs, n.trust, n.isolation = newConfigs(), newTrust(time.Second, n.Log), &isolation{n: n}
 	return n
 }
 
@@ -52,6 +53,8 @@ func FuzzCall(f *testing.F) {
 		{verbHello, `{"boot":"b1","session":"s","applied":3,"found":{"db":"process 7"},"ask":true}`},
 		{verbReport, `{"v":1,"stopped":{"group":"db","token":1,"node":"beta","boot":"b1","session":"s"}}`},
 		{verbAccount, `{}`},
+		{verbTry, `{"text":"[cluster]\nname = 5"}`},
+		{verbReport, `{"v":2,"away":{"node":"beta","boot":"b1","session":"s","for_ms":5}}`},
 		{verbReport, `{"v":1,"leave":{"node":"beta","boot":"b1"}}`},
 		{verbReport, `{"v":1,"configure":{"cluster":"web"}}`},
 		{verbActive, `{"group":"db"}`},

@@ -39,7 +39,7 @@ func (n *Node) greetOnce(ctx context.Context) error {
 	}
 	era, ask := n.trust.question()
 	h := coordinator.Hello{
-		Boot: n.Boot, Session: n.session, Digest: n.digest, Fencing: n.fencing, Unarmed: n.Config.Unarmed, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
+		Boot: n.Boot, Session: n.session, Digest: n.digest, Text: n.text, Speaks: n.Speaks, Fencing: n.fencing, Unarmed: n.Config.Unarmed, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
 		Machine: n.Machine,
 	}
 	w, err := n.peers.hello(ctx, h)
@@ -65,6 +65,7 @@ func (n *Node) greetOnce(ctx context.Context) error {
 	if err := n.replicated.WaitApplied(ctx, w.Index); err != nil {
 		return err
 	}
+	n.noteQuorate()
 	n.trust.answered(era)
 	n.groups.wake()
 	return nil

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -18,6 +19,7 @@ type groups struct {
 	runners  map[string]*runner // by group; one that is ending stays until it has ended
 	letGo    map[string]uint64  // by group, the newest token whose stop was reported: it is never used again
 	banished string             // why this node must let go of everything; empty if it need not
+	leaves   string             // why it lets go of all but what is in maintenance; empty if it does not
 }
 
 func newGroups(n *Node) *groups {
@@ -41,6 +43,21 @@ func (gs *groups) outcast(err error) {
 		gs.banished = err.Error()
 	}
 	gs.wake()
+}
+
+// depart stops everything but what is in maintenance, for good: nobody can be asked.
+func (gs *groups) depart(why string) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	gs.leaves = cmp.Or(gs.leaves, why)
+	gs.wake()
+}
+
+// departs reports whether it does.
+func (gs *groups) departs() bool {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	return gs.leaves != ""
 }
 
 // run reconciles until ctx ends. It returns when every runner has ended; the groups
@@ -86,7 +103,7 @@ func (gs *groups) reconcile(ctx context.Context) {
 	}
 	gs.letGoRecalled(ctx, lonely)
 	// Only what was committed before this node asked is known to be the present.
-	if !gs.n.trust.now() || gs.banished != "" || lonely != "" {
+	if !gs.n.trust.now() || gs.banished != "" || gs.leaves != "" || lonely != "" {
 		return
 	}
 	for _, name := range s.GroupNames() {
@@ -114,6 +131,8 @@ func (gs *groups) mustEnd(s *state.State, r *runner, lonely string) string {
 		return g.Grant.StopReason
 	case maintained(s, r) != "":
 		return ""
+	case gs.leaves != "":
+		return gs.leaves
 	}
 	return lonely
 }
@@ -131,10 +150,17 @@ func maintained(s *state.State, r *runner) string {
 // A coordinator that failed is followed within about one.
 const quorumLossTimes = 2
 
-// lonely says that this node has to let go because it hears no coordinator (S5).
+// lonely says that this node has to let go because it hears no coordinator (S5), and others may have one. Of two nodes
+// without a witness the one that holds goes on, as does the other one: neither can take over without proof that this
+// one is off.
 func (gs *groups) lonely() string {
 	silent := gs.n.trust.silence()
-	if gs.n.Config.Cluster.OnQuorumLoss == "freeze" || silent < quorumLossTimes*gs.n.Config.Cluster.DetectionTime {
+	switch {
+	case gs.n.Config.Cluster.OnQuorumLoss == "freeze" || silent < quorumLossTimes*gs.n.Config.Cluster.DetectionTime:
+		return ""
+	case gs.n.replica.State().TwoNode && gs.n.wasQuorate():
+		return ""
+	case gs.n.isolation.nobodyElse():
 		return ""
 	}
 	return fmt.Sprintf("no coordinator heard for %s", silent.Round(time.Millisecond))
@@ -143,7 +169,7 @@ func (gs *groups) lonely() string {
 // letGoRecalled stops what an earlier daemon of this boot started, where that one would have let go by now: this one heard
 // that its boot is over, or hears no coordinator at all.
 func (gs *groups) letGoRecalled(ctx context.Context, lonely string) {
-	why := gs.banished
+	why := cmp.Or(gs.banished, gs.leaves)
 	if why == "" {
 		if lonely == "" {
 			return

@@ -5,6 +5,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,14 +27,17 @@ import (
 // Setup is everything that a node is made of.
 type Setup struct {
 	Config  *config.Config
+	Text    string // from which Config was made; empty: the log carries no text
 	Kinds   config.Kinds
 	Self    string
 	Boot    string // kernel boot ID
 	Machine state.Machine
-	Key     link.Key
-	DataDir string // the replicated log, identity
-	RunDir  string // what must survive a restart of the daemon, but not of the kernel
-	Socket  string // the operator's socket; empty for none
+	Key     link.Key     // the one cluster key, where Keys is empty
+	Keys    link.KeyRing // the accepted cluster keys, the active one first
+	File    string       // the configuration file on this host; empty for none
+	DataDir string       // the replicated log, identity
+	RunDir  string       // what must survive a restart of the daemon, but not of the kernel
+	Socket  string       // the operator's socket; empty for none
 	Version string
 	Single  bool // form a cluster alone, if none exists
 	Log     *slog.Logger
@@ -42,7 +46,11 @@ type Setup struct {
 	// called after the node has cut itself off the network.
 	Fatal func(error)
 
+	// Again is called once when the daemon has to begin anew, with what is in Next: see Restart.
+	Again func(Next)
+
 	// For tests; all may be nil.
+	Speaks  int // the newest version of the log's format that this daemon knows; 0: state.Version
 	Network link.Network
 	Stores  *consensus.Stores
 	OnApply func(index uint64, before, after *state.State)
@@ -53,6 +61,7 @@ type Setup struct {
 type Node struct {
 	Setup
 	session    string // names this run of the daemon
+	text       string // digest of Text
 	digest     string // of the configuration file
 	fencing    string // the same, of what feeds each node
 	link       *link.Link
@@ -66,11 +75,17 @@ type Node struct {
 	groups     *groups
 	probes     *probes
 	ready      *readiness
+	configs    *configs
+	survivor   *survivor
+	isolation  *isolation
 
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
-	hush   context.CancelFunc // ends the greeting of coordinators
-	hushed chan struct{}      // closed when it has ended
+	ctx       context.Context // ends with Halt
+	cancel    context.CancelFunc
+	assembled chan struct{} // closed when all parts are there
+	once      sync.Once     // Again is called once
+	wg        sync.WaitGroup
+	hush      context.CancelFunc // ends the greeting of coordinators
+	hushed    chan struct{}      // closed when it has ended
 }
 
 // Start brings a node up. It returns when all parts run; joining the cluster goes on in the
@@ -81,7 +96,8 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 			s.Config.Path, s.Self, s.Config.NodeNames())
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	n := &Node{Setup: s, session: rand.Text(), digest: seed(s.Config).Digest, fencing: fencingDigest(s.Config), cancel: cancel}
+	n := &Node{Setup: s, session: rand.Text(), text: textDigest(s.Text), digest: seed(s.Config).Digest, fencing: fencingDigest(s.Config), ctx: run, cancel: cancel, assembled: make(chan struct{})}
+	n.Speaks = cmp.Or(n.Speaks, state.Version)
 	if err := n.start(ctx, run); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
@@ -90,7 +106,7 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 
 func (n *Node) start(ctx, run context.Context) (err error) {
 	d := n.Config.Cluster.DetectionTime
-	n.replica = newReplica(n.OnApply, n.fatal)
+	n.replica = newReplica(n.Speaks, n.OnApply, n.broken)
 	n.fencer = stonith.New(n.Log)
 	if n.link, err = link.Start(n.linkConfig()); err != nil {
 		return err
@@ -102,20 +118,26 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	n.peers = newPeers(n)
+	n.probes = newProbes(n)
+	n.groups = newGroups(n)
+	n.ready = newReadiness(n)
+	n.configs = newConfigs()
+	n.survivor = &survivor{n: n}
+	n.isolation = &isolation{n: n}
 	n.replicated, err = consensus.Start(ctx, consensus.Config{
 		Self: n.Self, Voters: n.Config.Voters(), Dir: n.DataDir, Single: n.Single,
 		Link: n.link, FSM: n.replica, DetectionTime: d, Stores: n.Stores,
-		Fatal: n.fatal, Log: n.Log,
+		Fatal: n.broken, Log: n.Log,
+		Dismissed: func(reason string) { n.again(Next{Reason: reason}) },
+		Scratch:   func() consensus.FSM { return newReplica(n.Speaks, nil, func(error) {}) },
 	})
 	if err != nil {
 		return err
 	}
 	n.trust = newTrust(d, n.Log) // what came before is no silence of others
 	n.coord = coordinator.New(n.coordinatorConfig())
-	n.peers = newPeers(n)
-	n.probes = newProbes(n)
-	n.groups = newGroups(n)
-	n.ready = newReadiness(n)
+	close(n.assembled)
 	n.replica.onChange(n.wake)
 
 	n.spawn(func() { n.trust.watch(run) })
@@ -130,6 +152,9 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 		n.greet(greeting)
 	})
 	n.spawn(func() { n.groups.run(run) })
+	n.spawn(func() { n.reconfigure(run) })
+	n.spawn(func() { n.survivor.run(run) })
+	n.spawn(func() { n.isolation.run(run) })
 	return n.serve(run)
 }
 
@@ -139,17 +164,6 @@ func (n *Node) spawn(f func()) {
 		defer n.wg.Done()
 		f()
 	}()
-}
-
-// Stop ends the daemon and leaves the groups as they are: restarting hamgr stops no
-// service. A node that holds nothing takes its leave.
-func (n *Node) Stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Cluster.DetectionTime, time.Second))
-	defer cancel()
-	if n.hush != nil {
-		n.leave(ctx)
-	}
-	return n.Halt(ctx)
 }
 
 // Halt ends the daemon without a word to anybody, as a crash would, but leaves nothing of it
@@ -187,38 +201,34 @@ func (n *Node) closeDevices(ctx context.Context) {
 	}
 }
 
-// leave says farewell where that is possible at once: another coordinator takes over
-// without waiting for an election, and a node that holds nothing is not missed.
-func (n *Node) leave(ctx context.Context) {
-	if n.replicated.IsCoordinator() {
-		quick, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/2)
-		if err := n.replicated.Transfer(quick); err != nil {
-			n.Log.Debug("leadership not handed over", "err", err)
-		}
-		cancel()
-	}
-	// A hello after the farewell would join the node again.
-	n.hush()
-	<-n.hushed
-	s := n.replica.State()
-	me := s.Nodes[n.Self]
-	if me == nil || !me.Up || me.Boot != n.Boot || len(s.Holds(n.Self)) > 0 {
-		return
-	}
-	quick, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/2)
-	defer cancel()
-	if err := n.peers.report(quick, state.Command{Leave: &state.Leave{Node: n.Self, Boot: n.Boot}}); err != nil {
-		n.Log.Debug("no leave taken", "err", err)
-		return
-	}
-	if err := n.membership.Leave(quick); err != nil {
-		n.Log.Debug("leave not gossiped", "err", err)
+// again has the daemon begin anew, once, where it can.
+func (n *Node) again(next Next) {
+	if n.Again != nil {
+		n.once.Do(func() { go n.Again(next) })
 	}
 }
 
-// fatal cuts the node off the network before anything else: a thread that hangs in the
-// kernel may keep the process, and its sockets, alive after exit.
+// broken has fatal called, in the background, once there is a whole node to end.
+func (n *Node) broken(err error) {
+	go func() {
+		select {
+		case <-n.assembled:
+			n.fatal(err)
+		case <-n.ctx.Done():
+		}
+	}()
+}
+
+// fatal ends what this node is to the log. A disk that refused is done with: the node lets go of its groups in order, and
+// stays to say why. Of one that hangs nobody knows: then the network is cut before anything else, since a thread that
+// hangs in the kernel may keep the process, and its sockets, alive after exit.
 func (n *Node) fatal(err error) {
+	if errors.Is(err, consensus.ErrStoreFailed) && !errors.Is(err, consensus.ErrStoreHung) {
+		n.Log.Error("the disk refuses the replicated log; this node lets go of its groups, and holds none until hamgr is restarted", "node", n.Self, "err", err)
+		n.groups.depart("the replicated log has failed on this node: " + err.Error())
+		n.resign()
+		return
+	}
 	n.Log.Error("the replicated log has failed; this node stops", "node", n.Self, "err", err)
 	n.link.Stop()
 	if n.Fatal != nil {
@@ -230,6 +240,7 @@ func (n *Node) fatal(err error) {
 func (n *Node) wake() {
 	n.coord.Wake()
 	n.groups.wake()
+	n.configs.wake()
 }
 
 // listen turns what membership and consensus report into wake-ups.
@@ -248,7 +259,7 @@ func (n *Node) listen(ctx context.Context) {
 
 func (n *Node) linkConfig() link.Config {
 	c := link.Config{
-		Cluster: n.Config.Cluster.Name, Self: n.Self, Key: n.Key,
+		Cluster: n.Config.Cluster.Name, Self: n.Self, Key: n.Key, Keys: n.Keys,
 		DetectionTime: n.Config.Cluster.DetectionTime, Network: n.Network, Log: n.Log,
 	}
 	for _, name := range n.Config.NodeNames() {
@@ -262,7 +273,10 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		Self: n.Self, Boot: n.Boot,
 		DetectionTime:  n.Config.Cluster.DetectionTime,
 		FenceAction:    state.FenceAction(n.Config.Cluster.FenceAction),
-		Seed:           seed(n.Config),
+		Seed:           n.seed(),
+		Speaks:         n.Speaks,
+		Forced:         n.forced,
+		ForceDone:      func() error { return n.forget(forceFile) },
 		Replicated:     n.replicated,
 		Fencer:         n.fencer,
 		State:          n.replica.State,

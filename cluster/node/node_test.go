@@ -63,7 +63,7 @@ func TestRunDirIsOfThisBoot(t *testing.T) {
 func TestReplicaRestores(t *testing.T) {
 	woken := 0
 	var fatal error
-	r := newReplica(nil, func(err error) { fatal = err })
+	r := newReplica(state.Version, nil, func(err error) { fatal = err })
 	r.onChange(func() { woken++ })
 	b, err := state.Command{Configure: &state.Configure{Cluster: "web", Digest: "d", Nodes: []state.ConfigNode{{Name: "alpha", Role: state.Member}}}}.Encode()
 	if err != nil {
@@ -82,7 +82,7 @@ func TestReplicaRestores(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := newReplica(nil, func(error) {})
+	other := newReplica(state.Version, nil, func(error) {})
 	if err := other.Restore(snap); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,8 @@ func TestLinkErrorEndsWithTheNextReceipt(t *testing.T) {
 		{3, link.Never, 5, false},
 		{link.Never, 3, 5, false},
 	} {
-		st := linkStatus(link.LinkHealth{InAgeMS: c.packet, StreamAgeMS: c.stream, LastError: "refused", LastErrorAgeMS: c.failed})
+		n := &Node{Setup: Setup{Self: "alpha", Config: &config.Config{Cluster: config.Cluster{DetectionTime: time.Second}}}}
+		st := n.linkStatus("beta", link.LinkHealth{InAgeMS: c.packet, StreamAgeMS: c.stream, LastError: "refused", LastErrorAgeMS: c.failed})
 		if (st.Error != "") != c.shown {
 			t.Errorf("%+v: error %q", c, st.Error)
 		}

@@ -48,6 +48,8 @@ var errorKinds = map[string]error{
 	"not_coordinator": coordinator.ErrNotCoordinator,
 	"foreign":         coordinator.ErrForeign,
 	"session":         state.ErrSession,
+	"version":         state.ErrVersion,
+	"format":          state.ErrFormat,
 	"not_answered":    errTransport,
 }
 
@@ -214,7 +216,7 @@ func (b backend) Call(ctx context.Context, peer, verb string, body []byte) ([]by
 		a, err = b.relayed(ctx, body)
 	case verbHello, verbReport:
 		a, err = b.answer(ctx, peer, verb, body, false)
-	case verbOutlook, verbTest, verbChange:
+	case verbOutlook, verbTest, verbChange, verbApply:
 		a, err = b.coordinated(ctx, peer, verb, body)
 	default:
 		a, err = b.delegated(ctx, peer, verb, body)

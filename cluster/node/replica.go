@@ -14,6 +14,7 @@ import (
 // replica is this node's copy of the replicated state: the thin shell between the
 // log and package state.
 type replica struct {
+	speaks  int // the newest version of the log's format that this daemon knows
 	current atomic.Pointer[state.State]
 	onApply func(index uint64, before, after *state.State)
 	fatal   func(error)
@@ -21,8 +22,8 @@ type replica struct {
 	changed atomic.Pointer[func()]
 }
 
-func newReplica(onApply func(uint64, *state.State, *state.State), fatal func(error)) *replica {
-	r := &replica{onApply: onApply, fatal: fatal}
+func newReplica(speaks int, onApply func(uint64, *state.State, *state.State), fatal func(error)) *replica {
+	r := &replica{speaks: speaks, onApply: onApply, fatal: fatal}
 	r.current.Store(&state.State{})
 	return r
 }
@@ -51,9 +52,12 @@ func (r *replica) Apply(index uint64, command []byte) any {
 	if r.unknown.Load() {
 		return state.Result{Err: state.ErrVersion}
 	}
+	if need := cmd.Needs(); err == nil && need > r.speaks {
+		err = fmt.Errorf("version %d of the log's format, this daemon knows %d: %w", need, r.speaks, state.ErrVersion)
+	}
 	if errors.Is(err, state.ErrVersion) {
 		r.unknown.Store(true)
-		r.fatal(fmt.Errorf("entry %d of the log: %w", index, err))
+		r.fatal(fmt.Errorf("entry %d of the log: %w: install the version of hamgr that the other nodes run", index, err))
 	}
 	if err != nil {
 		return state.Result{Err: err}
@@ -83,6 +87,9 @@ func (r *replica) Restore(b []byte) error {
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
 		return fmt.Errorf("restore state: %w", err)
+	}
+	if s.Format() > r.speaks {
+		return fmt.Errorf("restore state: version %d of the log's format, this daemon knows %d: %w", s.Format(), r.speaks, state.ErrVersion)
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("restore state: more than one state")

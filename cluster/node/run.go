@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,23 +10,25 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"golang.org/x/sys/unix"
 
-	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/link"
 )
 
 // Options are what the command line says of a daemon.
 type Options struct {
 	ConfigPath string
+	KeyFile    string // empty: the configuration's
 	Node       string // this node's name; empty: the host name
 	DataDir    string // empty: the configuration's
 	RunDir     string // empty: $RUNTIME_DIRECTORY, else "run" in the data directory
 	Socket     string // empty: no operator's socket
 	BootID     string // empty: the kernel's. Only for tests and demonstrations
+	Unarmed    bool   // this host only votes: what devices and resources need is not looked for
 	Version    string
 	Log        *slog.Logger
 }
@@ -34,7 +37,7 @@ type Options struct {
 // form a cluster alone.
 const singleMarker = "form-single"
 
-// Run runs a daemon until ctx ends, or until it must not go on.
+// Run runs a daemon until ctx ends, or until it must not go on. SIGHUP has it read the cluster key's file again.
 func Run(ctx context.Context, o Options) error {
 	setup, err := prepare(o)
 	if err != nil {
@@ -43,6 +46,8 @@ func Run(ctx context.Context, o Options) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	setup.Fatal = func(err error) { stop(err) }
+	again := make(chan Next, 1)
+	setup.Again = func(next Next) { again <- next }
 	lockMemory(o.Log)
 	realTime(o.Log)
 	n, err := Start(ctx, setup)
@@ -54,25 +59,91 @@ func Run(ctx context.Context, o Options) error {
 		if err := os.Remove(filepath.Join(setup.DataDir, singleMarker)); err != nil {
 			return errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 		}
+		setup.Single = false
 	}
 	notify(o.Log, daemon.SdNotifyReady)
 	o.Log.Info("node started", "node", setup.Self, "boot", setup.Boot, "version", o.Version)
-	n.keepAlive(ctx)
-	notify(o.Log, daemon.SdNotifyStopping)
-	err = n.Stop(context.WithoutCancel(ctx))
+	for {
+		beating, rest := context.WithCancel(ctx)
+		var beats sync.WaitGroup
+		beats.Go(func() { n.keepAlive(beating) })
+		var next Next
+		select {
+		case <-ctx.Done():
+		case next = <-again:
+		}
+		rest()
+		beats.Wait()
+		if ctx.Err() != nil {
+			break
+		}
+		if n, err = beginAnew(ctx, n, setup, next); err != nil {
+			return err
+		}
+		setup = n.Setup
+	}
+	err = end(context.WithoutCancel(ctx), n, ctx)
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return errors.Join(cause, err)
 	}
 	return err
 }
 
+// beginAnew is a restart of the daemon within the process. Where the new configuration cannot be used here, the one
+// before is.
+func beginAnew(ctx context.Context, n *Node, setup Setup, next Next) (*Node, error) {
+	setup.Log.Info("beginning anew", "node", setup.Self, "reason", next.Reason)
+	if err := n.Restart(context.WithoutCancel(ctx), next.Reason); err != nil {
+		setup.Log.Warn("not all ended in order", "node", setup.Self, "err", err)
+	}
+	old := setup
+	if next.Config != nil {
+		setup.Config, setup.Text = next.Config, next.Text
+	}
+	began, err := Start(ctx, setup)
+	if err == nil {
+		keepText(old, setup)
+		return began, nil
+	}
+	if next.Config == nil || ctx.Err() != nil {
+		return nil, err
+	}
+	reason := err
+	if began, err = Start(ctx, old); err != nil {
+		return nil, errors.Join(reason, err)
+	}
+	began.Refuse(next.Text, reason)
+	return began, nil
+}
+
+// end ends the daemon as its service manager wants it: a restart leaves the groups, a stop has them leave. Without a
+// service manager they are left.
+func end(ctx context.Context, n *Node, signalled context.Context) error {
+	notify(n.Log, daemon.SdNotifyStopping)
+	if cause := context.Cause(signalled); cause != nil && !errors.Is(cause, context.Canceled) {
+		return n.Stop(ctx) // it must not go on
+	}
+	switch job := serviceJob(ctx, n.Log); job {
+	case "restart":
+		return n.Restart(ctx, "the service is restarted")
+	case "stop":
+		budget := n.DepartureBudget()
+		n.Log.Info("the groups leave this node", "node", n.Self, "for_ms", budget.Milliseconds())
+		ctx, cancel := context.WithTimeout(ctx, budget)
+		defer cancel()
+		go extendStop(ctx, n.Log)
+		return n.Depart(ctx)
+	}
+	return n.Stop(ctx)
+}
+
 // prepare reads everything that a daemon needs before it starts.
 func prepare(o Options) (Setup, error) {
-	c, err := config.Load(o.ConfigPath, Kinds())
+	c, text, err := loadConfig(o)
 	if err != nil {
 		return Setup{}, err
 	}
-	s := Setup{Config: c, Kinds: Kinds(), Self: o.Node, Boot: o.BootID, DataDir: o.DataDir, RunDir: o.RunDir, Socket: o.Socket, Version: o.Version, Log: o.Log}
+	s := Setup{Config: c, Text: text, File: o.ConfigPath, Kinds: o.kinds(), Self: o.Node, Boot: o.BootID, DataDir: o.DataDir, RunDir: o.RunDir, Socket: o.Socket, Version: o.Version, Log: o.Log}
 	if s.Self == "" {
 		if s.Self, err = hostName(); err != nil {
 			return Setup{}, err
@@ -96,7 +167,7 @@ func prepare(o Options) (Setup, error) {
 	if s.RunDir, err = runDir(s); err != nil {
 		return Setup{}, err
 	}
-	if s.Key, err = link.ReadKeyFile(c.Cluster.KeyFile); err != nil {
+	if s.Keys, err = link.ReadKeyRing(cmp.Or(o.KeyFile, c.Cluster.KeyFile)); err != nil {
 		return Setup{}, err
 	}
 	_, err = os.Stat(filepath.Join(s.DataDir, singleMarker))

@@ -109,21 +109,11 @@ func (n *Node) nodeStatus(s *state.State, coord string) []api.NodeStatus {
 			st.State = api.NodeSuspect
 		}
 		for _, l := range h.Links {
-			st.Links = append(st.Links, linkStatus(l))
+			st.Links = append(st.Links, n.linkStatus(c.Name, l))
 		}
 		all = append(all, st)
 	}
 	return all
-}
-
-// linkStatus shows an error only while nothing was heard on the link after it.
-func linkStatus(l link.LinkHealth) api.LinkStatus {
-	st := api.LinkStatus{Address: l.Address, UDPAgeMS: ageOrNil(l.InAgeMS), TCPAgeMS: ageOrNil(l.StreamAgeMS)}
-	since := func(age int64) bool { return age != link.Never && age <= l.LastErrorAgeMS }
-	if !since(l.InAgeMS) && !since(l.StreamAgeMS) {
-		st.Error = l.LastError
-	}
-	return st
 }
 
 // lastProven is when power was last read back off at the node's devices.
@@ -210,6 +200,7 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 		alarm(fmt.Sprintf("the configuration files of %s and %s differ in the nodes' fence devices or plugs: a node may be taken for off that has power by a feed which one of them does not know",
 			strings.Join(outlook.Differs, ", "), st.Coordinator), "install the same file on every node and restart hamgr there")
 	}
+	linkProblems(st.Nodes, warn)
 	n.fencingProblems(st.Nodes, alarm, warn)
 	n.configProblems(s, alarm, warn, notice)
 	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {

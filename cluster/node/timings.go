@@ -29,6 +29,8 @@ type Failover struct {
 // Total is the sum of the parts.
 func (f Failover) Total() time.Duration { return f.Detect + f.Fence + f.Start }
 
+var discard = slog.New(slog.DiscardHandler)
+
 // Timings gives what follows from a configuration: the pace of each part, and the worst case of each
 // member's failover.
 func Timings(c *config.Config) ([]Timing, []Failover) {
@@ -52,7 +54,7 @@ func Timings(c *config.Config) ([]Timing, []Failover) {
 		failovers = append(failovers, Failover{
 			Node:   m,
 			Detect: d + d/4,
-			Fence:  stonith.Budget(levels(c, m, slog.New(slog.DiscardHandler))),
+			Fence:  stonith.Budget(levels(c, m, discard)),
 			Start:  slowest,
 		})
 	}
@@ -77,7 +79,7 @@ type Share struct {
 func Shares(c *config.Config) []Share {
 	var all []Share
 	for _, name := range c.NodeNames() {
-		devices := levels(c, name, slog.New(slog.DiscardHandler))
+		devices := levels(c, name, discard)
 		for i, level := range devices {
 			for _, d := range level {
 				all = append(all, Share{

@@ -19,7 +19,8 @@ type trust struct {
 	era     int           // counts the gaps: an answer to a question of an earlier era does not count
 	ready   chan struct{} // closed while trusted
 	trusted bool
-	heard   time.Time // when the coordinator was last heard
+	heard   time.Time     // when the coordinator was last heard
+	longest time.Duration // the longest that this process stood still so far
 }
 
 func newTrust(detection time.Duration, log *slog.Logger) *trust {
@@ -41,11 +42,27 @@ func (t *trust) watch(ctx context.Context) {
 		now := time.Now()
 		// Packets that came meanwhile wait in the sockets: up to half a detection time no
 		// contact can look older than the rest of it.
-		if gap := now.Sub(last); gap > t.detection/2 {
+		gap := now.Sub(last)
+		t.measured(gap - t.detection/4)
+		if gap > t.detection/2 {
 			t.lose(now, gap)
 		}
 		last = now
 	}
+}
+
+// measured notes for how long this process stood still.
+func (t *trust) measured(gap time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.longest = max(t.longest, gap)
+}
+
+// longestGap is the longest that this process stood still so far.
+func (t *trust) longestGap() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.longest
 }
 
 func (t *trust) lose(now time.Time, gap time.Duration) {

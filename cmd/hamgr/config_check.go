@@ -72,9 +72,9 @@ func (c *cli) configCommand() *cobra.Command {
 		Use:   "config",
 		Short: "Look at a configuration",
 		Args:  cobra.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return usagef("config what: check?") },
+		RunE:  func(*cobra.Command, []string) error { return usagef("config what: check or diff?") },
 	}
-	cmd.AddCommand(&cobra.Command{
+	cmd.AddCommand(c.configDiffCommand(), c.configApplyCommand(), &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Find everything that is wrong with a configuration file, and show what follows from it",
 		Long:  "Find everything that is wrong with a configuration file (" + defaultConfig + " if none is named),\nand show the times that follow from it, with the worst case of a failover. Contacts nobody.",

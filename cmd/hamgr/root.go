@@ -74,9 +74,12 @@ func (c *cli) root() *cobra.Command {
 		c.initCommand(),
 		c.maintenanceCommand(),
 		c.nodeCommand(),
+		c.quorumCommand(),
 		c.runCommand(),
 		c.statusCommand(),
 		c.versionCommand(),
+		c.watchdogCommand(),
+		c.witnessCommand(),
 	)
 	return root
 }

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/consensus"
+)
+
+// isolation asks, while no coordinator is heard, whether there can be one elsewhere. Where so many voters say that they
+// have none either that the rest is no majority, nobody can take over what runs here, and to stop it would help nobody.
+type isolation struct {
+	n *Node
+
+	mu    sync.Mutex
+	asked time.Time // when those that the verdict is of were asked
+	none  bool      // no majority can be elsewhere
+}
+
+func (i *isolation) run(ctx context.Context) {
+	d := i.n.Config.Cluster.DetectionTime
+	for sleep(ctx, d/8) {
+		if i.n.trust.silence() < d {
+			continue
+		}
+		asked := time.Now()
+		none := !majorityElsewhere(i.n.replicated.Status().Voters, i.n.Self, i.n.replicated.Voices(ctx))
+		i.mu.Lock()
+		i.asked, i.none = asked, none
+		i.mu.Unlock()
+	}
+}
+
+// nobodyElse reports whether it is known to be so now.
+func (i *isolation) nobodyElse() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.none && time.Since(i.asked) < i.n.Config.Cluster.DetectionTime
+}
+
+// majorityElsewhere reports whether the voters that do not say that they have no coordinator could be a majority.
+func majorityElsewhere(voters []consensus.Voter, self string, voices map[string]consensus.Voice) bool {
+	all, elsewhere := 0, 0
+	for _, v := range voters {
+		if !v.Votes {
+			continue
+		}
+		all++
+		said := voices[v.Node]
+		if v.Node != self && (!said.Answers || !said.Voter || said.Coordinator != "") {
+			elsewhere++
+		}
+	}
+	return all == 0 || elsewhere >= all/2+1
+}

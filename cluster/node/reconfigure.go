@@ -1,0 +1,144 @@
+package node
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/state"
+)
+
+// Next is what a daemon begins anew with.
+type Next struct {
+	Config *config.Config
+	Text   string // from which Config was made
+	Reason string
+}
+
+// configs follows the configuration in the log.
+type configs struct {
+	wakeup chan struct{}
+
+	mu      sync.Mutex
+	refused map[string]string // by digest, why a text cannot be used on this host
+}
+
+func newConfigs() *configs {
+	return &configs{wakeup: make(chan struct{}, 1), refused: map[string]string{}}
+}
+
+func (c *configs) wake() {
+	select {
+	case c.wakeup <- struct{}{}:
+	default:
+	}
+}
+
+// why says why a text cannot be used here; empty if it can, or was not tried.
+func (c *configs) why(text string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[textDigest(text)]
+}
+
+// Refuse notes that this host cannot use a text, so that it is shown and not tried again.
+func (n *Node) Refuse(text string, err error) {
+	n.Log.Error("the cluster's configuration cannot be used here; this node keeps the one before", "node", n.Self, "err", err)
+	n.configs.mu.Lock()
+	defer n.configs.mu.Unlock()
+	n.configs.refused[textDigest(text)] = err.Error()
+}
+
+// textDigest names a text; that of none is empty.
+func textDigest(text string) string {
+	if text == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:8])
+}
+
+// seed is what this node makes of its file where the cluster has no configuration yet.
+func (n *Node) seed() state.Configure {
+	s := seed(n.Config)
+	s.Text = n.Text
+	return s
+}
+
+// reconfigure has the daemon begin anew when the log's configuration is another one than it runs with. That is the way of
+// every change, the smallest one too: it is a restart of the daemon, which is known to disturb nothing.
+// It returns when ctx ends, or after it called Again.
+func (n *Node) reconfigure(ctx context.Context) {
+	if n.Again == nil {
+		return
+	}
+	var since time.Time // since when the present text is known
+	var text string
+	for {
+		s := n.replica.State()
+		if s.Text != text {
+			text, since = s.Text, time.Now()
+		}
+		wait := time.Hour
+		if next, ready, again := n.next(s, since); ready {
+			n.again(next)
+			return
+		} else if again > 0 {
+			wait = again
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return
+		case <-n.configs.wakeup:
+		case <-t.C:
+		}
+		t.Stop()
+	}
+}
+
+// turn is how long after the commit this node begins anew: one follower after the other, so that a majority is there
+// all the time, and the coordinator, which needs them, when all have done so or had the time to.
+func (n *Node) turn(s *state.State) time.Duration {
+	step := n.Config.Cluster.DetectionTime / 4
+	if n.replicated.IsCoordinator() {
+		return time.Duration(len(s.Nodes)+8) * step
+	}
+	return time.Duration(slices.Index(s.NodeNames(), n.Self)) * step
+}
+
+// next is what to begin anew with, once it is this node's turn; again is when to look again.
+func (n *Node) next(s *state.State, since time.Time) (next Next, ready bool, again time.Duration) {
+	early := n.turn(s) - time.Since(since)
+	switch {
+	case s.Text == "" || textDigest(s.Text) == n.text || n.configs.why(s.Text) != "":
+		return Next{}, false, 0
+	case s.Nodes[n.Self] == nil:
+		return Next{}, false, 0 // removed: it goes on as it is, to say so
+	case early > 0 && !(n.replicated.IsCoordinator() && n.othersFollowed(s)):
+		return Next{}, false, min(early, n.Config.Cluster.DetectionTime/8)
+	}
+	c, err := config.LoadBytes(config.CommittedName(s.Configured.Index), []byte(s.Text), n.Kinds)
+	if err != nil {
+		n.Refuse(s.Text, err)
+		return Next{}, false, 0
+	}
+	return Next{Config: c, Text: s.Text, Reason: fmt.Sprintf("configuration %d", s.Configured.Index)}, true, 0
+}
+
+// othersFollowed reports whether every other node that is in the cluster runs with the log's configuration.
+func (n *Node) othersFollowed(s *state.State) bool {
+	runs, want := n.coord.RunWith(), textDigest(s.Text)
+	for name, node := range s.Nodes {
+		if name != n.Self && node.Up && runs[name] != want {
+			return false
+		}
+	}
+	return true
+}
