@@ -126,7 +126,7 @@ func TestBubbleLargePackets(t *testing.T) {
 		time.Sleep(9 * detection)
 		want("narrow", true)
 		c.network.Cut("alpha", "beta")
-		time.Sleep(20 * detection)
+		time.Sleep(20*detection + detection/5) // the next large one is far
 		c.network.HealAll()
 		for range 10 {
 			time.Sleep(detection / 2)

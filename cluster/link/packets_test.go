@@ -230,6 +230,21 @@ func TestReplayOfAnEarlierRun(t *testing.T) {
 	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropNone, "the present run was not pushed out")
 }
 
+// TestReplayAcrossNewKeys: new keys make the node forget which runs have ended; what was
+// recorded of them is still worthless.
+func TestReplayAcrossNewKeys(t *testing.T) {
+	w := newWire(t, "alpha", "beta")
+	w.meet("alpha", "beta")
+	recorded := w.packet("alpha", "beta", 0, "recorded")
+	w.boot("alpha")
+	w.meet("alpha", "beta")
+	if err := w.links["beta"].SetKeys(KeyRing{testKey(1), testKey(2)}); err != nil {
+		t.Fatal(err)
+	}
+	w.want("beta", recorded, dropUnproven, "of a run that ended before the new keys")
+	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropNone, "the present run")
+}
+
 // TestSessionEndsWhileAPacketIsOpened: two sockets are read at once, so a session can be
 // superseded between the opening of one of its packets and the verdict on it.
 func TestSessionEndsWhileAPacketIsOpened(t *testing.T) {
