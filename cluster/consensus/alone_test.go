@@ -149,6 +149,28 @@ func TestDismissedWithAHigherTermDisturbsNobody(t *testing.T) {
 	})
 }
 
+// A voter is lost when it has the first entry and not yet the cluster's ID.
+func TestDismissedBeforeItKnewItsCluster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, time.Second, 2)
+		c.startAll()
+		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		c.within(2*time.Second, "the first entry", func() bool { return b.log.formed() })
+		old := b.log.id
+		b.stop()
+		if err := b.stores.log.DeleteRange(2, 100); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		a.goAlone(Alone{Reason: "off"})
+		b.start()
+		c.allVote(5 * time.Second)
+		if b.log.id == old {
+			t.Error("the old identity is back")
+		}
+	})
+}
+
 // noJoins asks nobody.
 type noJoins struct{ Link }
 
@@ -393,7 +415,9 @@ func TestJudgeLine(t *testing.T) {
 		"dismissed":                 {standing{"c", own, servers}, answer{Cluster: "c", Line: "l3", Fork: next}, leftBehind},
 		"dismissed two lines on":    {standing{"c", own, servers}, answer{Cluster: "c", Line: "l9", Fork: next}, leftBehind},
 		"other cluster":             {standing{"c", own, servers}, answer{Cluster: "d", Line: "l3", Fork: next}, peaceful},
-		"own cluster unknown":       {standing{"", own, servers}, answer{Cluster: "", Line: "l3", Fork: next}, peaceful},
+		"both clusters unknown":     {standing{"", own, servers}, answer{Cluster: "", Line: "l3", Fork: next}, peaceful},
+		"own cluster unknown":       {standing{"", own, servers}, answer{Cluster: "c", Line: "l3", Fork: next}, leftBehind},
+		"unknown, and not listed":   {standing{"", own, configurationOf(self)}, answer{Cluster: "c", Line: "l3", Fork: next}, peaceful},
 		"same line":                 {standing{"c", own, servers}, answer{Cluster: "c", Line: "l2", Fork: next}, peaceful},
 		"older line":                {standing{"c", own, servers}, answer{Cluster: "c", Line: "l1", Fork: &fork{Line: "l1", After: "l2", By: other, Dismissed: []identity{self}}}, peaceful},
 		"the first line":            {standing{"c", own, servers}, answer{Cluster: "c", Fork: next}, peaceful},

@@ -92,9 +92,10 @@ const (
 // A dismissal counts only if all of it fits: it is of this cluster, by a fork that left the
 // very line on which this node is, and it was made by one that is listed here. So a
 // node that was itself dismissed, whose fork is older than ours or beside it, and one that was
-// removed before it made itself the only voter, convince nobody.
+// removed before it made itself the only voter, convince nobody. One that was lost before it
+// heard the cluster's ID believes the rest: no other cluster has both identities.
 func (s standing) judgeLine(self identity, a answer) verdict {
-	if s.cluster == "" || a.Cluster != s.cluster {
+	if a.Cluster == "" || s.cluster != "" && a.Cluster != s.cluster {
 		return peaceful // a newcomer, or another cluster: not a matter of lines
 	}
 	own := lineOf(s.forks)
@@ -105,6 +106,8 @@ func (s standing) judgeLine(self identity, a answer) verdict {
 	case f != nil && f.After == own && slices.Contains(f.Dismissed, self) && s.lists(f.By):
 		return leftBehind
 	case f == nil && a.Listed: // its line goes on with this node; the log will tell
+		return peaceful
+	case s.cluster == "": // who does not even know its cluster cannot say more
 		return peaceful
 	default:
 		return besides

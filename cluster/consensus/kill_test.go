@@ -89,13 +89,13 @@ func stopLog(l *Log) error {
 // It tells whether the crash had come before the deed. It waits for an election only if told to.
 func mustComeAlone(t *testing.T, dir string, elect bool) (before bool) {
 	t.Helper()
+	var l *Log
 	var h *history
 	for range 2 {
-		l, now, err := startPair(dir)
-		if err != nil {
+		var err error
+		if l, h, err = startPair(dir); err != nil {
 			t.Fatalf("after the crash: %v", err)
 		}
-		h = now
 		switch n := len(l.Status().Voters); n {
 		case 2:
 			if before || l.fsm.line() != "" {
@@ -124,6 +124,9 @@ func mustComeAlone(t *testing.T, dir string, elect bool) (before bool) {
 			}
 		}
 		break
+	}
+	if first, err := l.stores.log.FirstIndex(); err != nil || first != 0 && first < pairEntries+3 {
+		t.Fatalf("the log still has entry %d, from before the fork; %v", first, err)
 	}
 	p, err := dirPast(dir)
 	if err != nil {

@@ -55,7 +55,12 @@ func TestUnconfiguredVotersAreRemoved(t *testing.T) {
 					c.nodes[name].stop()
 				}
 				c.restartWith(stay)
-				c.within(10*time.Second, "removed", func() bool { return c.nodes[stay[0]].votersAre(stay...) })
+				c.within(15*time.Second, "removed", func() bool {
+					if all := c.coordinators(); len(all) == 1 && !slices.Contains(stay, all[0].name) {
+						_ = all[0].log.Transfer(shortly(t)) // no leader removes itself: one that leaves hands over
+					}
+					return c.nodes[stay[0]].votersAre(stay...)
+				})
 				c.within(4*time.Second, "one of them leads", func() bool {
 					all := c.coordinators()
 					return len(all) == 1 && slices.Contains(stay, all[0].name)
