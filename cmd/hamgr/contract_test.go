@@ -41,6 +41,7 @@ func TestOutputsAreDocumented(t *testing.T) {
 		"resource describe KIND[:PROGRAM]": kindOutput{},
 		"init":                             initOutput{},
 		"version":                          versionOutput{},
+		"witness status":                   witnessOutput{},
 	} {
 		_, section, ok := strings.Cut(string(page), "\n## hamgr "+verb+"\n")
 		if !ok {

@@ -18,6 +18,15 @@ func runDaemon(ctx context.Context, o daemonOptions) error {
 	})
 }
 
+func runWitness(ctx context.Context, o witnessOptions) error {
+	return node.RunWitnesses(ctx, node.WitnessOptions{
+		Dir: o.dir, DataDir: o.dataDir, RunDir: o.runDir, Nodes: o.nodes, BootID: o.bootID,
+		Version: version().Version, Look: o.look, Log: o.log,
+	})
+}
+
+func readWitness(runDir string) ([]node.WitnessCluster, error) { return node.ReadWitness(runDir) }
+
 func kinds() config.Kinds { return node.Kinds() }
 
 // openDirect reads a configuration for working its fence devices without a cluster.

@@ -78,6 +78,7 @@ func (c *cli) root() *cobra.Command {
 		c.runCommand(),
 		c.statusCommand(),
 		c.versionCommand(),
+		c.witnessCommand(),
 		c.watchdogCommand(),
 		c.witnessCommand(),
 	)

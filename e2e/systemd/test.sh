@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh HAMGR   runs hamgr.service under a real systemd: HAMGR is the binary; and the tests of the resource kinds systemd and command. Root only; about a minute.
+# test.sh HAMGR   runs hamgr.service and hamgr-witness.service under a real systemd: HAMGR is the binary; and the tests of the resource kinds systemd and command. Root only; about a minute.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 1 ] || { sed -n '2p' "$0"; exit 2; }
@@ -120,6 +120,60 @@ check "it starts once more" on systemctl start hamgr
 check "and still has the same process" same_worker
 
 [ $fail = 0 ] || { echo; host journal -u hamgr -n 60; }
+
+# The witness: the same binary, as a user without privileges, for the cluster of n1 once that has one more voter.
+witness() { on systemctl show -P "$1" hamgr-witness; }
+host put "$here/../../systemd/hamgr-witness.service" /etc/systemd/system/hamgr-witness.service 644
+host put "$here/../../systemd/hamgr-witness.sysusers.conf" /usr/lib/sysusers.d/hamgr-witness.conf 644
+on systemd-sysusers
+on systemctl daemon-reload
+check "systemd-analyze verify finds nothing about the witness" is "$(on systemd-analyze verify --man=no /etc/systemd/system/hamgr-witness.service 2>&1)" ""
+cat > "$W/other.toml" <<'T'
+[cluster]
+name = "other"
+key_file = "/nonexistent/key"
+port = 7946
+
+[[node]]
+name = "o1"
+addresses = ["127.0.0.11"]
+fencing = [["o1-bmc"]]
+
+[[node]]
+name = "quorum"
+addresses = ["127.0.0.1"]
+role = "witness"
+
+[[fence_device]]
+name = "o1-bmc"
+agent = "redfish"
+address = "https://127.0.0.19"
+username = "fencer"
+password_file = "/nonexistent/secret"
+T
+check "the witness starts with an empty folder" on systemctl enable --now hamgr-witness
+host put "$W/other.toml" /etc/hamgr/witness/other.toml 644
+on 'hamgr init --key-file /etc/hamgr/witness/other.key && chown hamgr-witness: /etc/hamgr/witness/other.key' > /dev/null 2>&1
+check "a reload has it look at its folder" on systemctl reload hamgr-witness
+check "it serves the cluster" until_ok 15 bash -c "'$here/host.sh' '$W' exec 'hamgr witness status' | grep -q 'other.*serving'"
+check "and says that nobody else is there" is "$(on 'hamgr witness status > /dev/null 2>&1; echo $?')" 1
+check "its socket answers" on 'hamgr status --socket /run/hamgr-witness/other/hamgr.sock'
+check "it runs as a user of its own" is "$(on "stat -c %U /proc/$(witness MainPID)")" hamgr-witness
+check "without any capability" on "grep -x 'CapEff:.0000000000000000' /proc/$(witness MainPID)/status"
+check "its watchdog is armed" is "$(witness WatchdogUSec)" 10s
+# Where the machine lets systemd raise the limits, both are had; where not, that is said once and no more.
+soft() { # LIMIT WANT MESSAGE
+    local said=0; on "grep -q '$1 *$2 ' /proc/$(witness MainPID)/limits" || said=1
+    is "$(on "journalctl -u hamgr-witness | grep -c '$3'")" $said
+}
+check "its memory is locked, if it may" soft 'Max locked memory' unlimited 'memory is not locked'
+check "it is real-time, if it may" soft 'Max realtime priority' 10 'no real-time scheduling'
+sleep 12
+check "it feeds its watchdog" is "$(witness NRestarts)" 0
+check "it stops in order" on 'timeout 20 systemctl stop hamgr-witness'
+check "and leaves no socket" on '! test -e /run/hamgr-witness/other/hamgr.sock'
+[ $fail = 0 ] || { echo; host journal -u hamgr-witness -n 40; }
+
 
 # The resource kinds that drive units, on the same systemd: their own tests, with those that need a host to do
 # anything to (host_*test.go). Elsewhere they have a fake one.
