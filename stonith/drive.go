@@ -61,7 +61,7 @@ type plug struct {
 func newDrive(op *operation, level int, device Device, second *consultation) *drive {
 	d := &drive{
 		op: op, level: level, device: device, second: second,
-		log: op.log.With("device", device.Name, "level", level),
+		log: op.log.With("device", device.Name, "fence_level", level),
 	}
 	for _, name := range device.Plugs {
 		d.plugs = append(d.plugs, &plug{name: name, err: errNoAnswer})

@@ -155,7 +155,7 @@ func (op *operation) level(ctx context.Context, level int) ([]PlugProof, []Opini
 }
 
 func (op *operation) levelFailed(failure *LevelFailure) *LevelFailure {
-	op.log.Warn("level failed", "level", failure.Level, "action", op.goal.verb, "err", failure)
+	op.log.Warn("level failed", "fence_level", failure.Level, "action", op.goal.verb, "err", failure)
 	op.observe(Step{Level: failure.Level, What: "level failed", Err: failure})
 	return failure
 }

@@ -197,7 +197,7 @@ func (c *consultation) judge(ctx context.Context) (opinions []Opinion, contradic
 	}
 	contradicted = strings.Join(against, ", ")
 	err = fmt.Errorf("%w: off by %s, on by %s", ErrContradiction, strings.Join(off, ", "), contradicted)
-	c.op.log.Error("no proof", "level", c.level, "err", err)
+	c.op.log.Error("no proof", "fence_level", c.level, "err", err)
 	return opinions, contradicted, err
 }
 

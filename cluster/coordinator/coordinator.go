@@ -54,6 +54,8 @@ type Config struct {
 	// HealthInterval is how often each node reads the fence devices; 0 is never.
 	HealthInterval time.Duration
 	Seed           state.Configure // the configuration file's nodes and groups, and its text if there is one
+	// Voters gives those whose votes count now; nil: all nodes.
+	Voters func() []string
 	// Forced gives the operator's word for a forced quorum that is not in the log yet, nil if there is none; ForceDone
 	// is told once it is. Both may be nil.
 	Forced     func() (*state.Force, error)

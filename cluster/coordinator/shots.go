@@ -112,7 +112,7 @@ func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
 	if _, err := c.commit(ctx, cmd); err != nil {
 		return fmt.Errorf("%s is off, but that was not committed: %w", o.Node, err)
 	}
-	c.cfg.Log.Warn("node proven off", "node", o.Node, "boot", o.Boot, "op", o.ID, "level", proof.Level, "executor", o.Executor, "took", proof.Took.Round(time.Millisecond))
+	c.cfg.Log.Warn("node proven off", "node", o.Node, "boot", o.Boot, "op", o.ID, "fence_level", proof.Level, "executor", o.Executor, "took", proof.Took.Round(time.Millisecond))
 	return nil
 }
 

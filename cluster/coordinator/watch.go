@@ -137,7 +137,9 @@ func (w *watch) liveness(s Sighting, h heard) scheduler.Liveness {
 	greeted := !h.at.IsZero() && time.Since(h.at) < w.cfg.DetectionTime
 	switch {
 	case !greeted:
-		l.Boot = s.GossipBoot
+		if s.Gossip == "alive" { // what is dead is in no boot
+			l.Boot = s.GossipBoot
+		}
 	case s.GossipBoot == "" || s.GossipBoot == h.boot:
 		l.Boot = h.boot
 	} // else it just came back: its next hello will tell
@@ -156,6 +158,10 @@ func (w *watch) liveness(s Sighting, h heard) scheduler.Liveness {
 func (c *Coordinator) view() scheduler.View {
 	look := c.cfg.Look()
 	c.watch.observe(look)
+	var voters []string
+	if c.cfg.Voters != nil {
+		voters = c.cfg.Voters()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := scheduler.View{
@@ -165,6 +171,7 @@ func (c *Coordinator) view() scheduler.View {
 		Settled:     c.settled,
 		FenceAction: c.cfg.FenceAction,
 		Policy:      c.cfg.Policy,
+		Voters:      voters,
 		Since:       c.sinceTick(),
 		Minute:      minuteOfDay(time.Now()),
 		Unarmed:     c.cfg.Unarmed,

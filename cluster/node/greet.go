@@ -17,7 +17,7 @@ func (n *Node) greet(ctx context.Context) {
 		wait := d / 2
 		if err := n.greetOnce(ctx); err != nil {
 			wait = d / 20
-			if errors.Is(err, coordinator.ErrNotCoordinator) {
+			if errors.Is(err, errNoCoordinator) {
 				wait = d / 8 // an election wakes this loop
 			}
 			n.Log.Debug("hello not answered", "node", n.Self, "err", err)

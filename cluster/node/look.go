@@ -10,7 +10,7 @@ import (
 // authenticated contact.
 func (n *Node) look() map[string]coordinator.Sighting {
 	gossip := n.membership.View()
-	awake := n.trust.awakeSince()
+	since := latest(n.trust.awakeSince(), n.touch.since())
 	all := map[string]coordinator.Sighting{}
 	for _, name := range n.Config.NodeNames() {
 		if name == n.Self {
@@ -21,11 +21,22 @@ func (n *Node) look() map[string]coordinator.Sighting {
 		all[name] = coordinator.Sighting{
 			Gossip:     m.State.String(),
 			GossipBoot: string(m.Meta),
-			Contact:    latest(contact, awake),
+			Contact:    latest(contact, since),
 			Heard:      heard,
 		}
 	}
 	return all
+}
+
+// voting lists those whose votes count now. A configured node that has not caught up yet has none.
+func (n *Node) voting() []string {
+	var names []string
+	for _, v := range n.replicated.Status().Voters {
+		if v.Votes {
+			names = append(names, v.Node)
+		}
+	}
+	return names
 }
 
 func latest(a, b time.Time) time.Time {

@@ -71,6 +71,7 @@ type Node struct {
 	fencer     *stonith.Fencer
 	coord      *coordinator.Coordinator
 	trust      *trust
+	touch      *touch
 	peers      *peers
 	groups     *groups
 	probes     *probes
@@ -136,11 +137,13 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 		return err
 	}
 	n.trust = newTrust(d, n.Log) // what came before is no silence of others
+	n.touch = &touch{n: n}
 	n.coord = coordinator.New(n.coordinatorConfig())
 	close(n.assembled)
 	n.replica.onChange(n.wake)
 
 	n.spawn(func() { n.trust.watch(run) })
+	n.spawn(func() { n.touch.watch(run) })
 	n.spawn(func() { n.coord.Run(run) })
 	n.spawn(func() { n.listen(run) })
 	n.spawn(func() { n.probes.run(run) })
@@ -275,6 +278,7 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		FenceAction:    state.FenceAction(n.Config.Cluster.FenceAction),
 		Seed:           n.seed(),
 		Speaks:         n.Speaks,
+		Voters:         n.voting,
 		Forced:         n.forced,
 		ForceDone:      func() error { return n.forget(forceFile) },
 		Replicated:     n.replicated,

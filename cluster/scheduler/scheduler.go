@@ -193,7 +193,9 @@ func needed(s *state.State, v View, o *state.Operation) string {
 	if why := s.Maintained(o.Node); why != "" && o.Phase == state.Ordered && o.By == state.ByCluster {
 		return why
 	}
-	if live := v.Nodes[o.Node]; live.Reachable && live.Boot != o.Boot {
+	// Of a boot that is proven over, gossip may still speak for a moment.
+	live, n := v.Nodes[o.Node], s.Nodes[o.Node]
+	if newer := live.Boot != "" && live.Boot != o.Boot && !slices.Contains(n.Ended, live.Boot); newer || live.Reachable && live.Boot != o.Boot {
 		return fmt.Sprintf("%s answers in another boot than %s: its join will end the operation", o.Node, o.Boot)
 	}
 	return Majority(s, v, o.Node, o.ID)
@@ -205,8 +207,12 @@ func needed(s *state.State, v View, o *state.Operation) string {
 func Majority(s *state.State, v View, without string, op uint64) string {
 	others := 0
 	var first []string
+	mine, voters := v.votes(s, without)
+	if !mine {
+		return "" // it is no loss
+	}
 	for _, name := range s.NodeNames() {
-		if name == without || !v.Nodes[name].Reachable {
+		if counts, _ := v.votes(s, name); !counts || name == without || !v.Nodes[name].Reachable {
 			continue
 		}
 		if o := s.OpenOperation(name); o != nil && o.ID < op && o.Action != state.FenceOn && (o.Phase != state.Ordered || v.Nodes[without].Reachable) {
@@ -215,8 +221,8 @@ func Majority(s *state.State, v View, without string, op uint64) string {
 		}
 		others++
 	}
-	if need := len(s.Nodes)/2 + 1; others < need {
-		first = append([]string{fmt.Sprintf("without %s only %d of %d voters would be left, %d are needed", without, others, len(s.Nodes), need)}, first...)
+	if need := voters/2 + 1; others < need {
+		first = append([]string{fmt.Sprintf("without %s only %d of %d voters would be left, %d are needed", without, others, voters, need)}, first...)
 		return strings.Join(first, "; ")
 	}
 	return ""

@@ -1,6 +1,10 @@
 package scheduler
 
-import "github.com/hamgr/hamgr/cluster/state"
+import (
+	"slices"
+
+	"github.com/hamgr/hamgr/cluster/state"
+)
 
 // Liveness is what the coordinator observes of a node at this moment.
 type Liveness struct {
@@ -16,6 +20,8 @@ type Liveness struct {
 type View struct {
 	Self  string // the coordinator
 	Nodes map[string]Liveness
+	// Voters are those whose votes count now; nil is all nodes.
+	Voters []string
 	// Busy names the operations that this coordinator executes right now, or that
 	// wait for their next attempt.
 	Busy map[uint64]bool
@@ -35,6 +41,14 @@ type View struct {
 	Executors map[string][]string
 	// Unarmed says that this coordinator works no fence device itself.
 	Unarmed bool
+}
+
+// votes reports whether the node's vote counts now, of how many.
+func (v View) votes(s *state.State, name string) (counts bool, of int) {
+	if v.Voters == nil {
+		return true, len(s.Nodes)
+	}
+	return slices.Contains(v.Voters, name), len(v.Voters)
 }
 
 // Policy bounds what the cluster does by itself. Times are milliseconds of State.Clock; a window of zero
