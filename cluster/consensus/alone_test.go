@@ -375,6 +375,7 @@ func TestTwoLinesBesideEachOther(t *testing.T) {
 		c.startAll()
 		c.allVote(3 * time.Second)
 		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		c.within(2*time.Second, "the cluster has an ID", func() bool { return a.log.Status().Cluster != "" && b.log.Status().Cluster != "" })
 		c.network.Isolate(a.name)
 		time.Sleep(2 * time.Second)
 		a.goAlone(Alone{Reason: "a", Forced: true})

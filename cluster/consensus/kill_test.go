@@ -274,7 +274,7 @@ func TestKilledChild(t *testing.T) {
 	if err := errors.Join(l.Alone(t.Context(), Alone{Reason: "off"}), stopLog(l)); err != nil {
 		t.Fatal(err)
 	}
-	if l, _, err = startPair(dir); err != nil {
+	if _, _, err = startPair(dir); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Println("ends")
