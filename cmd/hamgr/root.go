@@ -78,7 +78,6 @@ func (c *cli) root() *cobra.Command {
 		c.runCommand(),
 		c.statusCommand(),
 		c.versionCommand(),
-		c.witnessCommand(),
 		c.watchdogCommand(),
 		c.witnessCommand(),
 	)
