@@ -186,8 +186,10 @@ func TestWitnessOfSeveralClusters(t *testing.T) {
 		p.on(t, ctx)
 		w.add(p.file("hamgr.toml"), p.file("key"), p.name)
 	}
+	late.on(t, ctx)
 	w.add(late.file("hamgr.toml"), three[0].file("key"), late.name) // another cluster's key
 	w.start()
+	await(t, ctx, "the members of late do without the witness", func() bool { node, _ := late.runs(ctx); return node != "" })
 	w.until(ctx, "three clusters with their witness", func(all map[string]witnessed, _ int) string { return whole(all, names...) })
 	runsAsNobody(t, w)
 	if all, status := w.status(ctx); status != 1 || all["late"].Quorate || all["late"].Present > 1 {
@@ -225,8 +227,7 @@ func TestWitnessOfSeveralClusters(t *testing.T) {
 		}
 	}
 
-	// The right key, and its members: it is served at once, and was in nobody's way before.
-	late.on(t, ctx)
+	// With the right key it is served at once.
 	w.add(late.file("hamgr.toml"), late.file("key"), late.name)
 	w.signal(syscall.SIGHUP)
 	w.until(ctx, "a fourth cluster", func(all map[string]witnessed, _ int) string { return whole(all, "late") })
