@@ -339,6 +339,7 @@ func TestRemovedNodeSaysSo(t *testing.T) {
 		c.startAll()
 		leader := c.coordinator(2 * time.Second)
 		away := c.others(leader)[0]
+		c.within(time.Second, "it has a log", away.log.formed)
 		c.network.Isolate(away.name)
 		id := away.log.id.String()
 		if err := leader.log.raft.RemoveServer(raft.ServerID(id), 0, time.Second).Error(); err != nil {
