@@ -32,6 +32,24 @@ func TestForcedQuorumLiftsTokens(t *testing.T) {
 	l.must(grant("db", "alpha", "a1"))
 }
 
+// TestCopyElsewhereIsNoFailure: the node that could not start it, because it may be active elsewhere, may try again.
+func TestCopyElsewhereIsNoFailure(t *testing.T) {
+	l := newLog(t)
+	l.must(upgrade(2))
+	l.must(joinAs("alpha", "a1", ""))
+	l.must(joinAs("beta", "b1", ""))
+	token := l.must(grant("db", "alpha", "a1")).Token
+	l.must(Command{Force: &Force{Node: "alpha", By: "anna"}})
+	report := &Report{Group: "db", Token: token, Node: "alpha", Boot: "a1", Error: "found active on beta"}
+	l.must(Command{Failed: report})
+	if g := l.s.Groups["db"]; len(g.Failures) > 0 || g.Grant.Phase != Stopping {
+		t.Fatalf("%+v", g)
+	}
+	l.must(Command{Stopped: report})
+	l.must(confirm("beta", "b1", "anna"))
+	l.must(grant("db", "alpha", "a1"))
+}
+
 // TestForcedIsRememberedForEver: of very many the first and the last ones.
 func TestForcedIsRememberedForEver(t *testing.T) {
 	l := newLog(t)

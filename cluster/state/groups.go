@@ -121,6 +121,11 @@ func (t *step) failed(c *Report) error {
 	if err != nil {
 		return err
 	}
+	// What is active elsewhere is no failure of this node: once that is settled the group may run here.
+	if elsewhere := without(g.Found, c.Node); len(elsewhere) > 0 {
+		setPhase(g, Stopping, fmt.Sprintf("found active without a grant on %s: %s", keys(elsewhere), Kept(c.Error)))
+		return nil
+	}
 	f := Failure{Resource: Kept(c.Resource), Error: Kept(c.Error), Count: g.Failures[c.Node].Count + 1, At: t.at, Clock: t.Clock}
 	g.Failures = cloneOrMake(g.Failures)
 	g.Failures[c.Node] = f
