@@ -88,7 +88,7 @@ func (n *node) try(change ...func(*Config)) error {
 	n.cluster.t.Helper()
 	i := slices.Index(n.cluster.names, n.name)
 	l, err := link.Start(link.Config{
-		Cluster: "test", Self: n.name, Nodes: n.cluster.linkNodes(), Key: n.cluster.key, DetectionTime: n.cluster.detection,
+		Cluster: "test", Self: n.name, Nodes: n.cluster.linkNodes(), Keys: link.KeyRing{n.cluster.key}, DetectionTime: n.cluster.detection,
 		Network: n.cluster.network.Host(n.name, fmt.Sprintf("10.0.0.%d", i+1)),
 	})
 	if err != nil {

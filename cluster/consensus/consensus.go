@@ -212,16 +212,37 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.guard = newGuard(max(l.timing.StoreDeadline, stores.patience), l.fail)
-	if err := l.start(); err != nil {
-		l.cancel()
-		if l.join != nil {
-			_ = l.join.Close()
+	begun := make(chan error, 1)
+	go func() { begun <- l.begin() }()
+	select {
+	case err := <-begun:
+		if err != nil {
+			return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
 		}
-		l.wg.Wait()
-		_ = stores.close()
-		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
+		return l, nil
+	case <-ctx.Done(): // the disk hangs: what begins late is ended again
+		go func() {
+			if <-begun == nil {
+				_ = l.Stop(context.Background())
+			}
+		}()
+		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, ctx.Err())
 	}
-	return l, nil
+}
+
+// begin starts, or leaves nothing running.
+func (l *Log) begin() error {
+	err := l.start()
+	if err == nil {
+		return nil
+	}
+	l.cancel()
+	if l.join != nil {
+		_ = l.join.Close()
+	}
+	l.wg.Wait()
+	_ = l.stores.close()
+	return err
 }
 
 // start builds everything on top of the open stores.
