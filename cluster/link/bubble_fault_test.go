@@ -21,8 +21,7 @@ func TestBubbleLateAddress(t *testing.T) {
 		alpha := c.start("alpha")
 		serve(alpha)
 		host := c.network.Host("beta", "10.0.0.2:7846") // the second interface is not up
-		cfg := link.Config{Cluster: "test", Self: "beta", Nodes: c.nodes, Network: host}
-		copy(cfg.Key[:], "a key for tests")
+		cfg := link.Config{Cluster: "test", Self: "beta", Nodes: c.nodes, Keys: link.KeyRing{testKey(0)}, Network: host}
 		beta, err := link.Start(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -62,7 +62,7 @@ func (c *cluster) start(name string, changes ...func(*link.Config)) *link.Link {
 			Cluster: "test",
 			Self:    name,
 			Nodes:   c.nodes,
-			Key:     testKey(0),
+			Keys:    link.KeyRing{testKey(0)},
 			Network: c.network.Host(name, n.Addresses...),
 			Log:     slog.New(slog.NewTextHandler(c.t.Output(), nil)),
 		}

@@ -153,7 +153,7 @@ func TestKeyDoesNotPrint(t *testing.T) {
 	k := testKey(0x41) // "ABC..."
 	var out bytes.Buffer
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%o", "%b", "%c", "%U"} {
-		fmt.Fprintf(&out, verb+" "+verb+" "+verb+" "+verb+"\n", k, &k, Config{Key: k, Keys: KeyRing{k}}, KeyRing{k})
+		fmt.Fprintf(&out, verb+" "+verb+" "+verb+" "+verb+"\n", k, &k, Config{Keys: KeyRing{k}}, KeyRing{k})
 	}
 	if err := json.NewEncoder(&out).Encode(map[string]any{"key": k, "config": struct{ K *Key }{&k}}); err != nil {
 		t.Fatal(err)

@@ -178,7 +178,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 	defer taken.Close()
 	with := func(change func(*Config)) Config {
-		c := Config{Cluster: "test", Self: "alpha", Nodes: slices.Clone(nodes), Key: testKey(1)}
+		c := Config{Cluster: "test", Self: "alpha", Nodes: slices.Clone(nodes), Keys: KeyRing{testKey(1)}}
 		change(&c)
 		return c
 	}
@@ -190,7 +190,8 @@ func TestStartRefuses(t *testing.T) {
 		"port in use":      {with(func(c *Config) {}), "another process"},
 		"foreign address":  {with(func(c *Config) { c.Nodes[0].Addresses = []string{"192.0.2.222:27846"} }), "does not have the address"},
 		"no cluster":       {with(func(c *Config) { c.Cluster = "" }), "no name"},
-		"no key":           {with(func(c *Config) { c.Key = Key{} }), "key is empty"},
+		"no key":           {with(func(c *Config) { c.Keys = nil }), "no cluster key"},
+		"empty key":        {with(func(c *Config) { c.Keys = KeyRing{{}} }), "key is empty"},
 		"not a node":       {with(func(c *Config) { c.Self = "gamma" }), "gamma"},
 		"host name":        {with(second(Node{"beta", []string{"beta.example:1"}})), "DNS"},
 		"no port":          {with(second(Node{"beta", []string{"10.0.0.1"}})), "IP:port"},

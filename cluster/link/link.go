@@ -72,7 +72,6 @@ type Config struct {
 	Cluster string  // the cluster's name: two clusters with one key still do not mix
 	Self    string  // the name of this node, one of Nodes
 	Nodes   []Node  // every node of the cluster, this one too
-	Key     Key     // the one key, where Keys is empty
 	Keys    KeyRing // the accepted keys, the active one first
 	// DetectionTime bounds how long one dial attempt or handshake may take
 	// (clamped to 1..10 s). Default 3 s.
@@ -177,20 +176,12 @@ func build(cfg Config) (*Link, error) {
 		}
 		l.peers[n.Name] = newPeer(n, l.endpoints, l.beat)
 	}
-	keys, err := l.newKeyset(cfg.ring(), newSession())
+	keys, err := l.newKeyset(cfg.Keys, newSession())
 	if err != nil {
 		return nil, err
 	}
 	l.keys.Store(keys)
 	return l, nil
-}
-
-// ring is the keys of the configuration.
-func (c Config) ring() KeyRing {
-	if len(c.Keys) == 0 {
-		return KeyRing{c.Key}
-	}
-	return c.Keys
 }
 
 // Self is this node's name.
@@ -245,7 +236,7 @@ func (c Config) validate() error {
 	if c.Cluster == "" {
 		return errors.New("the cluster has no name")
 	}
-	if err := c.ring().validate(); err != nil {
+	if err := c.Keys.validate(); err != nil {
 		return err
 	}
 	names := make(map[string]bool)

@@ -51,7 +51,7 @@ func start(t *testing.T, nodes []Node, self string, changes ...func(*Config)) *L
 		Cluster:       "test",
 		Self:          self,
 		Nodes:         nodes,
-		Key:           testKey(1),
+		Keys:          KeyRing{testKey(1)},
 		DetectionTime: 3 * time.Second,
 		Log:           slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}

@@ -32,7 +32,7 @@ func newWire(t testing.TB, names ...string) *wire {
 // boot gives a node a new run: a new session that knows nobody.
 func (w *wire) boot(name string, changes ...func(*Config)) *Link {
 	w.t.Helper()
-	cfg := Config{Cluster: "test", Self: name, Nodes: w.nodes, Key: testKey(1)}
+	cfg := Config{Cluster: "test", Self: name, Nodes: w.nodes, Keys: KeyRing{testKey(1)}}
 	for _, change := range changes {
 		change(&cfg)
 	}
@@ -120,7 +120,7 @@ func TestPacketDrops(t *testing.T) {
 	}
 	w.want("beta", good, dropNone, "after all of these, the good one")
 
-	w.boot("alpha", func(c *Config) { c.Key = testKey(2) })
+	w.boot("alpha", func(c *Config) { c.Keys = KeyRing{testKey(2)} })
 	w.want("beta", w.packet("alpha", "beta", 0, "x"), dropKey, "another key")
 	claimed := w.packet("alpha", "beta", 0, "x")
 	known := testKey(1).id()

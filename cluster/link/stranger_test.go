@@ -228,7 +228,7 @@ func TestNamesAreExact(t *testing.T) {
 func TestDialerRefusesAnotherKey(t *testing.T) {
 	nodes := loopback(t, 1, "alpha", "beta")
 	alpha := start(t, nodes, "alpha")
-	beta := start(t, nodes, "beta", func(c *Config) { c.Key = testKey(2) })
+	beta := start(t, nodes, "beta", func(c *Config) { c.Keys = KeyRing{testKey(2)} })
 	beta.Listener(Raft)
 	c, err := alpha.Dial(within(t), "beta", Raft)
 	if err == nil {

@@ -82,7 +82,7 @@ func (n *node) start(meta string) {
 	}
 	i := slices.Index(n.cluster.names, n.name)
 	l, err := link.Start(link.Config{
-		Cluster: "test", Self: n.name, Nodes: nodes, Key: testKey, DetectionTime: n.cluster.detection,
+		Cluster: "test", Self: n.name, Nodes: nodes, Keys: link.KeyRing{testKey}, DetectionTime: n.cluster.detection,
 		Network: n.cluster.network.Host(n.name, fmt.Sprintf("10.0.0.%d", i+1)),
 	})
 	if err != nil {

@@ -32,7 +32,6 @@ type Setup struct {
 	Self    string
 	Boot    string // kernel boot ID
 	Machine state.Machine
-	Key     link.Key     // the one cluster key, where Keys is empty
 	Keys    link.KeyRing // the accepted cluster keys, the active one first
 	File    string       // the configuration file on this host; empty for none
 	DataDir string       // the replicated log, identity
@@ -262,7 +261,7 @@ func (n *Node) listen(ctx context.Context) {
 
 func (n *Node) linkConfig() link.Config {
 	c := link.Config{
-		Cluster: n.Config.Cluster.Name, Self: n.Self, Key: n.Key, Keys: n.Keys,
+		Cluster: n.Config.Cluster.Name, Self: n.Self, Keys: n.Keys,
 		DetectionTime: n.Config.Cluster.DetectionTime, Network: n.Network, Log: n.Log,
 	}
 	for _, name := range n.Config.NodeNames() {

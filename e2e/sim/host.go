@@ -147,7 +147,7 @@ func (h *Host) tryStart(boot int) bool {
 	h.mu.Unlock()
 	p := &process{fatal: make(chan error, 1), ended: make(chan struct{})}
 	n, err := node.Start(context.Background(), node.Setup{
-		Config: c.config(h.name), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Key: c.key,
+		Config: c.config(h.name), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Keys: link.KeyRing{c.key},
 		Machine: state.Machine{UUID: machineID(h.name)},
 		DataDir: filepath.Join(c.dir, h.name), RunDir: filepath.Join(c.dir, h.name, fmt.Sprint(boot)), Version: "sim", Log: c.logger(h.name),
 		Network: h.net,
