@@ -41,6 +41,8 @@ type Options struct {
 	Resource  string            // further TOML keys of every resource
 	Keys      map[string]string // further TOML keys of a group
 	Cluster   string            // further TOML keys of [cluster]; default: neither storm brake nor quarantine
+	Text      bool              // the log carries the configuration, as the hosts' files said when the cluster was made
+	Spares    []string          // hosts that are there, and not in the configuration
 	Seed      uint64
 }
 
@@ -60,13 +62,20 @@ type Cluster struct {
 
 	mu       sync.Mutex
 	errs     []error
-	digests  map[uint64]string // of the state after each entry
+	file     string           // what every host's file says, with Options.Text
+	digests  map[place]string // of the state after each entry
 	newest   *state.State
 	timeline []string
 	triggers []*trigger
 	slow     map[string]time.Duration
 	edits    map[string]func(string) string // of a host's file, when its daemon starts next
 	blind    map[string]bool                // "host node": the host does not reach the node's device
+}
+
+// place is an entry of the log. A forced quorum may have another one at the same index.
+type place struct {
+	forced int
+	index  uint64
 }
 
 // trigger does something once, when a host applies a certain step.
@@ -98,7 +107,7 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{
 		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
 		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
-		slow: map[string]time.Duration{}, blind: map[string]bool{}, digests: map[uint64]string{}, edits: map[string]func(string) string{}, newest: &state.State{},
+		slow: map[string]time.Duration{}, blind: map[string]bool{}, digests: map[place]string{}, edits: map[string]func(string) string{}, newest: &state.State{},
 	}
 	var err error
 	if c.key, err = link.GenerateKey(); err != nil {
@@ -106,11 +115,14 @@ func New(t testing.TB, o Options) *Cluster {
 	}
 	c.dir = t.TempDir() // before the cleanup below, so that it goes after the daemons
 	c.Net.Delay(200*time.Microsecond, 600*time.Microsecond)
-	for i, name := range o.Nodes {
+	for i, name := range slices.Concat(o.Nodes, o.Spares) {
 		c.hosts[name] = newHost(c, name, i+1)
 		c.BMC[name] = bmc.New()
 		c.BMC[name].OnPower = func(_ string, s agents.PowerState) { c.hosts[name].power(s) }
 		c.BMC[name].Behave(bmc.Behavior{Answer: 2 * time.Millisecond})
+	}
+	if o.Text {
+		c.file = c.generate()
 	}
 	t.Cleanup(c.close)
 	return c
@@ -129,8 +141,8 @@ func (c *Cluster) Start() {
 	})
 }
 
-// config is the cluster's file, as the given host understands it.
-func (c *Cluster) config(host string) *config.Config {
+// generate gives the text of the cluster's file.
+func (c *Cluster) generate() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[cluster]\nname = \"sim\"\nkey_file = \"/etc/hamgr/cluster.key\"\ndetection_time = \"%s\"\n%s", c.Detection, c.Cluster)
 	for i, n := range c.Nodes {
@@ -147,15 +159,28 @@ func (c *Cluster) config(host string) *config.Config {
 			fmt.Fprintf(&b, "[[group.resource]]\nname = %q\nkind = \"fake\"\n%s\n", r, c.Resource)
 		}
 	}
-	text := b.String()
+	return b.String()
+}
+
+// text is what a host's file says.
+func (c *Cluster) text(host string) string {
+	text := c.file
+	if text == "" {
+		text = c.generate()
+	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	if edit := c.edits[host]; edit != nil {
 		text = edit(text)
 	}
-	c.mu.Unlock()
+	return text
+}
+
+// config is a text as the given host understands it.
+func (c *Cluster) config(host, text string) *config.Config {
 	cfg, err := config.Parse("sim.toml", []byte(text), c.kinds(host))
 	if err != nil {
-		c.t.Fatalf("%v\n%s", err, text)
+		c.t.Errorf("%v\n%s", err, text)
 	}
 	return cfg
 }
@@ -189,11 +214,12 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 	if err = errors.Join(err, e); err != nil {
 		c.errs = append(c.errs, fmt.Errorf("%s applied entry %d: %w", host, index, err))
 	}
-	if other, ok := c.digests[index]; ok && other != digest {
+	at := place{len(after.Forced), index}
+	if other, ok := c.digests[at]; ok && other != digest {
 		c.errs = append(c.errs, fmt.Errorf("%s has another state than the others after entry %d: %s", host, index, b))
 	}
-	c.digests[index] = digest
-	if after.Applied > c.newest.Applied {
+	c.digests[at] = digest
+	if forced := len(after.Forced) - len(c.newest.Forced); forced > 0 || forced == 0 && after.Applied > c.newest.Applied {
 		c.newest = after
 	}
 	for _, tr := range c.triggers {

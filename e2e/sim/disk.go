@@ -76,5 +76,5 @@ func (c *Cluster) MendDisk(name string) {
 // WipeDisk gives the host an empty disk, which its daemon finds when it starts next.
 func (c *Cluster) WipeDisk(name string) {
 	c.note("the disk of %s is empty", name)
-	c.hosts[name].set(func(h *Host) { h.stores = consensus.MemoryStores() })
+	c.hosts[name].set(func(h *Host) { h.stores, h.kept = consensus.MemoryStores(), "" })
 }

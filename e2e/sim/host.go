@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -29,20 +30,25 @@ type Host struct {
 	boots   int
 	on      bool // the kernel runs
 	booted  time.Time
-	closed  bool // the cluster is being taken down
+	kept    string // the configuration that the cluster last had the daemon run with; on the disk
+	closed  bool   // the cluster is being taken down
 	frozen  bool
 	cut     bool
 	trouble trouble // of the disk
 	process *process
 	dying   *process    // what is left of the last boot's daemon
 	timer   *time.Timer // a boot that is under way
+
+	turn chan struct{} // holds one while a daemon is being started
 }
 
 // process is one run of the daemon. Who takes it from its host ends it.
 type process struct {
 	*node.Node
-	fatal chan error    // why it must not go on
-	ended chan struct{} // closed when nothing of it is left
+	setup node.Setup
+	fatal chan error     // why it must not go on
+	again chan node.Next // what it is to begin anew with
+	ended chan struct{}  // closed when nothing of it is left
 }
 
 // end ends the run as stop does. Where the disk hangs, something of it stays behind.
@@ -55,7 +61,7 @@ func (p *process) end(stop func(context.Context) error) error {
 
 func newHost(c *Cluster, name string, number int) *Host {
 	return &Host{
-		c: c, name: name, stores: consensus.MemoryStores(),
+		c: c, name: name, stores: consensus.MemoryStores(), turn: make(chan struct{}, 1),
 		net: c.Net.Host(name, fmt.Sprintf("10.0.0.%d", number), fmt.Sprintf("10.1.0.%d", number)),
 	}
 }
@@ -133,6 +139,8 @@ func (h *Host) start() {
 // tryStart reports whether there is nothing more to do: the daemon runs, or this boot is over.
 func (h *Host) tryStart(boot int) bool {
 	c := h.c
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
 	h.mu.Lock()
 	booted, dying, ill := h.booted, h.dying, h.trouble.on()
 	h.mu.Unlock()
@@ -145,16 +153,7 @@ func (h *Host) tryStart(boot int) bool {
 		h.trouble.begin(stores)
 	}
 	h.mu.Unlock()
-	p := &process{fatal: make(chan error, 1), ended: make(chan struct{})}
-	n, err := node.Start(context.Background(), node.Setup{
-		Config: c.config(h.name), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Keys: link.KeyRing{c.key},
-		Machine: state.Machine{UUID: machineID(h.name)},
-		DataDir: filepath.Join(c.dir, h.name), RunDir: filepath.Join(c.dir, h.name, fmt.Sprint(boot)), Version: "sim", Log: c.logger(h.name),
-		Network: h.net,
-		Stores:  stores, Fatal: func(err error) { p.fatal <- err },
-		OnApply: func(i uint64, before, after *state.State) { c.applied(h.name, i, before, after) },
-		Uptime:  func() time.Duration { return time.Since(booted) },
-	})
+	p, err := h.begin(h.setup(boot, booted, stores))
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	present := h.on && h.boots == boot // else it lost power meanwhile
@@ -167,9 +166,9 @@ func (h *Host) tryStart(boot int) bool {
 	case err != nil:
 		return true
 	}
-	p.Node = n
 	if !present {
-		c.wg.Go(func() { _ = p.end(n.Halt) })
+		h.dying = p
+		c.wg.Go(func() { _ = p.end(p.Halt) })
 		return true
 	}
 	h.process = p
@@ -177,13 +176,108 @@ func (h *Host) tryStart(boot int) bool {
 	return true
 }
 
+// setup is what a daemon of the present boot is made of.
+func (h *Host) setup(boot int, booted time.Time, stores *consensus.Stores) node.Setup {
+	c := h.c
+	h.mu.Lock()
+	text := h.kept
+	h.mu.Unlock()
+	if text == "" {
+		text = c.text(h.name)
+	}
+	s := node.Setup{
+		Config: c.config(h.name, text), Kinds: c.kinds(h.name), Self: h.name, Boot: fmt.Sprintf("%s-boot%d", h.name, boot), Keys: link.KeyRing{c.key},
+		Machine: state.Machine{UUID: machineID(h.name)},
+		DataDir: filepath.Join(c.dir, h.name), RunDir: filepath.Join(c.dir, h.name, fmt.Sprint(boot)), Version: "sim", Log: c.logger(h.name),
+		Network: h.net,
+		Stores:  stores,
+		OnApply: func(i uint64, before, after *state.State) { c.applied(h.name, i, before, after) },
+		Uptime:  func() time.Duration { return time.Since(booted) },
+	}
+	if c.Options.Text {
+		s.Text = text
+	}
+	return s
+}
+
+// begin starts a daemon. One that finds that it was dismissed starts as a newcomer the next time.
+func (h *Host) begin(s node.Setup) (*process, error) {
+	p := &process{setup: s, fatal: make(chan error, 1), again: make(chan node.Next, 1), ended: make(chan struct{})}
+	s.Fatal = func(err error) { p.fatal <- err }
+	s.Again = func(next node.Next) { p.again <- next }
+	n, err := node.Start(context.Background(), s)
+	if errors.Is(err, consensus.ErrDismissed) {
+		h.c.note("%s: %v", h.name, err)
+		n, err = node.Start(context.Background(), s)
+	}
+	p.Node = n
+	return p, err
+}
+
+// anew has the daemon begin anew within its process, as node.Run does.
+func (h *Host) anew(p *process, boot int, next node.Next) {
+	began, err := h.beginAnew(p, boot, next)
+	switch {
+	case err != nil:
+		h.c.note("%s does not begin anew: %v", h.name, err)
+		h.restart(boot)
+	case began != nil:
+		h.supervise(began, boot)
+	}
+}
+
+func (h *Host) beginAnew(p *process, boot int, next node.Next) (*process, error) {
+	h.turn <- struct{}{}
+	defer func() { <-h.turn }()
+	h.c.note("%s begins anew: %s", h.name, next.Reason)
+	err := p.end(func(ctx context.Context) error { return p.Restart(ctx, next.Reason) })
+	if err != nil {
+		h.c.note("%s: not all ended in order: %v", h.name, err)
+	}
+	h.mu.Lock()
+	over := !h.on || h.boots != boot
+	h.mu.Unlock()
+	if over {
+		return nil, nil
+	}
+	s := p.setup
+	if next.Config != nil {
+		s.Config, s.Text = next.Config, next.Text
+	}
+	began, err := h.begin(s)
+	switch {
+	case err == nil && next.Config != nil:
+		h.set(func(h *Host) { h.kept = next.Text })
+	case err != nil && next.Config != nil:
+		h.c.note("%s does not start with the new configuration: %v", h.name, err)
+		reason := err
+		if began, err = h.begin(p.setup); err == nil {
+			began.Refuse(next.Text, reason)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.on || h.boots != boot {
+		h.dying = began
+		h.c.wg.Go(func() { _ = began.end(began.Halt) })
+		return nil, nil
+	}
+	h.process = began
+	return began, nil
+}
+
 // supervise is systemd: it starts a daemon again that could not go on.
 func (h *Host) supervise(p *process, boot int) {
 	var err error
+	var next node.Next
 	select {
 	case <-p.ended:
 		return
 	case err = <-p.fatal:
+	case next = <-p.again:
 	}
 	h.mu.Lock()
 	mine := h.process == p
@@ -194,6 +288,10 @@ func (h *Host) supervise(p *process, boot int) {
 	h.mu.Unlock()
 	if !mine {
 		return // somebody ends it already
+	}
+	if err == nil {
+		h.anew(p, boot, next)
+		return
 	}
 	h.c.note("%s: its daemon ends: %v", h.name, err)
 	_ = p.end(p.Stop) // what it could not do it has said in its log
