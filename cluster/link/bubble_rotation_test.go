@@ -167,6 +167,13 @@ func TestBubbleDroppedKeyLocksOut(t *testing.T) {
 		dropped := time.Now()
 		before := alpha.Counters()
 		time.Sleep(10 * time.Second)
+		// Both ends can say why they do not hear each other.
+		if h := alpha.Health()[1]; h.ForeignKey != old.Fingerprint() || h.ForeignKeyAgeMS > 2000 {
+			t.Errorf("of gamma is known: %+v", h)
+		}
+		if h := thief.Health()[0]; h.ForeignKey != fresh.Fingerprint() || h.ForeignKeyAgeMS > 2000 {
+			t.Errorf("the thief knows of alpha: %+v", h)
+		}
 		if conn, err := thief.Dial(t.Context(), "alpha", link.Raft); err == nil {
 			if _, err := conn.Read(make([]byte, 1)); err == nil || errors.Is(err, io.EOF) {
 				t.Errorf("the thief was let in: %v", err)

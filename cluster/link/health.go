@@ -17,8 +17,12 @@ type PeerHealth struct {
 	ContactAgeMS int64  `json:"contact_age_ms"`
 	// Key is the fingerprint of the cluster key that it used last, in a packet or to
 	// dial; empty if it was never heard.
-	Key   string       `json:"key,omitempty"`
-	Links []LinkHealth `json:"links"`
+	Key string `json:"key,omitempty"`
+	// ForeignKey is the fingerprint in the last packet in its name that was dropped because no key of that name
+	// is accepted here. Nothing proves who sent it.
+	ForeignKey      string       `json:"foreign_key,omitempty"`
+	ForeignKeyAgeMS int64        `json:"foreign_key_age_ms"`
+	Links           []LinkHealth `json:"links"`
 }
 
 // LinkHealth is one link to one node. Ages are in milliseconds; Never if it has not
@@ -71,6 +75,9 @@ func (l *Link) Health() []PeerHealth {
 		h := PeerHealth{Node: name, ContactAgeMS: age(now, p.contact)}
 		if p.key != (keyID{}) {
 			h.Key = p.key.String()
+		}
+		if h.ForeignKeyAgeMS = age(now, p.foreignAt); !p.foreignAt.IsZero() {
+			h.ForeignKey = p.foreign.String()
 		}
 		for i, via := range p.paths {
 			h.Links = append(h.Links, LinkHealth{

@@ -142,6 +142,9 @@ func (l *Link) take(b []byte, now time.Time) drop {
 		return dropUnknownNode
 	}
 	opened, open, why := l.open(p, h, prefix, sealed)
+	if why == dropKey {
+		p.namedForeignKey(h.key, now)
+	}
 	if why != dropNone {
 		return why
 	}

@@ -17,6 +17,8 @@ type peer struct {
 	mu        sync.Mutex
 	contact   time.Time // last authenticated receipt; zero: never
 	key       keyID     // of its last packet or handshake
+	foreign   keyID     // in the last packet in its name that has no key of this node's
+	foreignAt time.Time // when that came; zero: never
 	incoming  session   // the packets that come from it
 	began     time.Time // when that run was first believed
 	word      time.Time // when its newest report came; zero: never
@@ -95,6 +97,13 @@ func (p *peer) usesKey(id keyID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.key = id
+}
+
+// namedForeignKey notes a packet in the peer's name with a key that is not accepted here.
+func (p *peer) namedForeignKey(id keyID, at time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.foreign, p.foreignAt = id, at
 }
 
 // failed notes why a path did not work.
