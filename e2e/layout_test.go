@@ -39,9 +39,10 @@ var internal = []importRule{
 	{"cluster/link", nil, "link moves bytes and knows nothing of their meaning"},
 	{"cluster/membership", []string{"cluster/link"}, "liveness is a hint for others to weigh; it knows how to talk and nothing else"},
 	{"cluster/consensus", []string{"cluster/link"}, "the log carries bytes: what they mean is the state machine's, which its caller hands in"},
-	{"cluster/coordinator", []string{"cluster/scheduler", "cluster/state", "stonith", "agents"}, "the loop is thin: it reaches the cluster through interfaces of its own"},
+	{"cluster/coordinator", []string{"cluster/scheduler", "cluster/state", "stonith/...", "agents"}, "the loop is thin: it reaches the cluster through interfaces of its own"},
 	{"cluster/api", []string{"cluster/state", "stonith", "agents"}, "wire types, server and client; what they do is behind the interface that node implements"},
-	{"cluster/node", []string{"cluster/...", "stonith", "agents/...", "resources/..."}, "the one place where the parts are joined"},
+	{"cluster/node", []string{"cluster/...", "stonith/...", "agents/...", "resources/..."}, "the one place where the parts are joined"},
+	{"stonith/watchdog", nil, "the kernel's interface and a pure decision"},
 	{"stonith", []string{"agents"}, "fencing is usable without a cluster: it is given a target and a device list"},
 	{"agents/agenttest", []string{"agents"}, "the conformance suite knows the contract only"},
 	{"agents/registry", []string{"agents/..."}, "the list of kinds"},
@@ -58,9 +59,9 @@ var internal = []importRule{
 	{"resources", nil, "the contract stands alone"},
 	{"cmd/hamgr/demo", []string{"cluster/node", "cluster/api", "cluster/config", "resources/guard", "agents/redfish/redfishsim"},
 		"the demo is a laboratory, not a path of the product: it brings its own machines and its own judge"},
-	{"cmd/hamgr", []string{"cluster/node", "cluster/api", "cluster/config", "resources/guard", "cmd/hamgr/demo"},
+	{"cmd/hamgr", []string{"cluster/node", "cluster/api", "cluster/config", "stonith/watchdog", "resources/guard", "cmd/hamgr/demo"},
 		"a verb parses, calls and prints; the parts below are joined in node"},
-	{"e2e/...", []string{"cluster/...", "stonith", "agents/...", "resources/..."}, "only tests live here"},
+	{"e2e/...", []string{"cluster/...", "stonith/...", "agents/...", "resources/..."}, "only tests live here"},
 }
 
 // thirdParty says where each library lives. Its types cross no other package's boundary, so it can be replaced in one place.
@@ -79,7 +80,7 @@ var thirdParty = []importRule{
 	{"github.com/coreos/go-systemd", []string{"cluster/node", "cmd/hamgr", "resources/internal/bus"}, "notification of the service manager, and units"},
 	{"github.com/godbus/dbus", []string{"resources/internal/bus"}, "the transport below go-systemd"},
 	{"github.com/vishvananda/netlink", []string{"resources/address"}, "interfaces, addresses and neighbours"},
-	{"golang.org/x/sys", []string{"cluster/...", "resources/...", "agents/redfish/redfishsim", "cmd/hamgr", "cmd/hamgr/demo"}, "the kernel's interface, wherever the standard library ends"},
+	{"golang.org/x/sys", []string{"cluster/...", "resources/...", "stonith/watchdog", "agents/redfish/redfishsim", "cmd/hamgr", "cmd/hamgr/demo"}, "the kernel's interface, wherever the standard library ends"},
 }
 
 // pureStdlib is all that the pure packages may use. What is missing is missing on purpose: time, randomness, input and
