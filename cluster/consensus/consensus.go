@@ -84,6 +84,9 @@ type Config struct {
 	Single bool     // form a cluster alone when the folder is empty; the operator's word
 	Link   Link
 	FSM    FSM
+	// Parked gives the nodes that took their leave and are not to be counted on: while this node coordinates, they are
+	// listed, and do not vote. nil: none ever is.
+	Parked func() []string
 	// Scratch makes a state machine for the replay that Alone needs; what it is told is told
 	// again to FSM. nil: FSM itself is used, and then restored.
 	Scratch func() FSM

@@ -87,6 +87,8 @@ func (l *Log) remark(v Voter) string {
 		return "is not configured any more; the coordinator removes it as soon as the others can do without it"
 	case coordinates && v.Node != l.cfg.Self && !l.transport.answers(raft.ServerAddress(identity{v.Node, v.ID}.String())):
 		return "does not answer"
+	case !v.Votes && slices.Contains(l.parked(), v.Node):
+		return "took its leave; votes again when it is back"
 	case !v.Votes:
 		return "catches up, and votes then"
 	default:

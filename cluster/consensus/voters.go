@@ -12,7 +12,8 @@ import (
 
 // keepVoters makes the configured voters voters, and no others, while this node coordinates:
 // who is missing, or came back under a new identity, is added, and who is no longer
-// configured is removed. It runs until the log stops. It never removes a configured voter for being away.
+// configured is removed. It runs until the log stops. It never removes a configured voter for being away;
+// who took its leave and is parked keeps its place without the vote.
 func (l *Log) keepVoters() {
 	tick := time.NewTicker(l.timing.Probe)
 	defer tick.Stop()
@@ -69,6 +70,10 @@ func (l *Log) questionable() []string {
 // guard, is always 0 in v1.8.0.
 func (l *Log) changeOne(k *newcomers) error {
 	k.former, k.remarks = k.remarks, make(map[string]string)
+	parked := l.parked()
+	if done, err := l.park(parked); done || err != nil {
+		return err
+	}
 	commit := l.raft.CommitIndex()
 	answers := l.askAll(l.ctx, l.questionable(), false)
 	// Those who only lack the vote come first: they add to what the cluster can bear.
@@ -76,7 +81,7 @@ func (l *Log) changeOne(k *newcomers) error {
 		a, answered := answers[node]
 		id := identity{node, a.ID}
 		s, listed := l.server(id)
-		if !answered || !listed || s.Suffrage == raft.Voter {
+		if !answered || !listed || s.Suffrage == raft.Voter || slices.Contains(parked, node) {
 			continue
 		}
 		target, known := k.targets[id]
@@ -108,6 +113,27 @@ func (l *Log) changeOne(k *newcomers) error {
 		}
 	}
 	return l.removeOne()
+}
+
+func (l *Log) parked() []string {
+	if l.cfg.Parked == nil {
+		return nil
+	}
+	return l.cfg.Parked()
+}
+
+// park takes the vote of one that took its leave. raft counts the new voters from the moment at which the leader has
+// the change in its log, so that the one that goes need not be there any more to agree; the majorities before and
+// after have this leader in common.
+func (l *Log) park(parked []string) (done bool, err error) {
+	for _, s := range l.raft.GetConfiguration().Configuration().Servers {
+		id := parseIdentity(string(s.ID))
+		if s.Suffrage != raft.Voter || id == l.id || !slices.Contains(parked, id.Node) {
+			continue
+		}
+		return true, l.change("voter that left parked", id, l.raft.DemoteVoter(s.ID, 0, l.timing.Patience))
+	}
+	return false, nil
 }
 
 // unfit tells why an identity that answers cannot be added; empty when it can. An old log

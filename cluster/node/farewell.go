@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/state"
@@ -92,8 +93,23 @@ func (n *Node) leave(ctx context.Context) {
 		n.Log.Debug("no leave taken", "err", err)
 		return
 	}
+	n.handInVote(ctx)
 	if err := n.membership.Leave(quick); err != nil {
 		n.Log.Debug("leave not gossiped", "err", err)
+	}
+}
+
+// handInVote waits, where there are two nodes and the other one needs this one's vote, until that one goes on without it.
+func (n *Node) handInVote(ctx context.Context) {
+	s := n.replica.State()
+	if !s.TwoNode || len(s.Nodes) != 2 {
+		return
+	}
+	for slices.Contains(n.voting(), n.Self) && !n.replicated.IsCoordinator() {
+		if !sleep(ctx, n.Config.Cluster.DetectionTime/32) {
+			n.Log.Warn("the other node may still count on this one's vote", "node", n.Self)
+			return
+		}
 	}
 }
 
@@ -121,6 +137,7 @@ func (n *Node) emptyOut(ctx context.Context) {
 		}
 		if !slices.Equal(left, waits) {
 			n.Log.Info("waiting for groups to leave", "node", n.Self, "groups", left)
+			notify(n.Log, "STATUS=Waiting for groups to leave: "+strings.Join(left, ", "))
 			waits = left
 		}
 		if !sleep(ctx, d/16) {

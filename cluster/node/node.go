@@ -129,6 +129,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 		Self: n.Self, Voters: n.Config.Voters(), Dir: n.DataDir, Single: n.Single,
 		Link: n.link, FSM: n.replica, DetectionTime: d, Stores: n.Stores,
 		Fatal: n.broken, Log: n.Log,
+		Parked:    n.parked,
 		Dismissed: func(reason string) { n.again(Next{Reason: reason}) },
 		Scratch:   func() consensus.FSM { return newReplica(n.Speaks, nil, func(error) {}) },
 	})

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -97,10 +98,35 @@ func (v *survivor) lost() (*state.Node, string) {
 	sight, d := n.look()[other.Name], n.Config.Cluster.DetectionTime
 	silent := time.Since(sight.Contact)
 	_, led := n.replicated.Coordinator()
-	if led || sight.Gossip == "alive" || silent < d || !n.wasQuorate() || !n.replicated.Status().Formed {
+	if led || sight.Gossip == "alive" || silent < d || !n.wasQuorate() || !n.bothVote(other.Name) {
 		return nil, ""
 	}
+	if hasLeft(other) {
+		return other, fmt.Sprintf("%s has left, and there is no quorum without its vote", other.Name)
+	}
 	return other, fmt.Sprintf("%s is silent on every link for %s, and there is no quorum", other.Name, silent.Round(time.Millisecond))
+}
+
+// bothVote reports whether this node's vote and the other one's are those that the log counts. One that has no vote, or not
+// yet, can never go on alone, and so must not shoot for it.
+func (n *Node) bothVote(other string) bool {
+	votes := n.voting()
+	return n.replicated.Status().Formed && len(votes) == 2 && slices.Contains(votes, n.Self) && slices.Contains(votes, other)
+}
+
+// hasLeft reports whether a node took its leave: it holds nothing, and its host may well run on.
+func hasLeft(n *state.Node) bool { return n.Left && !n.Up }
+
+// parked gives the other one of two nodes, if it took its leave: then this one goes on by a vote of its own.
+func (n *Node) parked() []string {
+	s := n.replica.State()
+	if !s.TwoNode || len(s.Nodes) != 2 || s.Nodes[n.Self] == nil {
+		return nil
+	}
+	if other := otherOf(s, n.Self); hasLeft(s.Nodes[other]) {
+		return []string{other}
+	}
+	return nil
 }
 
 func otherOf(s *state.State, self string) string {
@@ -137,7 +163,8 @@ const mostDelay = 15 * time.Second
 // errHeld: this node may read, but not shoot yet.
 var errHeld = errors.New("the other node may shoot first")
 
-// prove reads the other node off, and switches it off before where it is this node's turn to.
+// prove reads the other node off, and switches it off before where it is this node's turn to. One that has left is
+// never switched off.
 func (v *survivor) prove(ctx context.Context, other *state.Node) (stonith.Proof, error) {
 	n, s := v.n, v.n.replica.State()
 	from := time.Now()
@@ -148,6 +175,9 @@ func (v *survivor) prove(ctx context.Context, other *state.Node) (stonith.Proof,
 		proof, err := n.fencer.Off(ctx, v.order(s, other, from))
 		if !errors.Is(err, errHeld) {
 			return proof, err
+		}
+		if hasLeft(other) {
+			return proof, fmt.Errorf("%s has left, and its host has power: start hamgr there, or switch it off", other.Name)
 		}
 		v.say(fmt.Sprintf("%s has power, and may shoot first; this node does in %s", other.Name, time.Until(from).Round(time.Second)), "")
 		if !sleep(ctx, min(time.Second, max(time.Until(from), time.Millisecond))) {
@@ -165,7 +195,7 @@ func (v *survivor) order(s *state.State, other *state.Node, from time.Time) ston
 		Target: stonith.Target{Node: other.Name, Boot: other.Boot, Machine: stonith.Machine(other.Machine), Levels: levels(n.Config, other.Name, n.Log)},
 		Op:     s.Applied + 1,
 		Gate: func(context.Context) error {
-			if time.Now().Before(from) {
+			if time.Now().Before(from) || hasLeft(other) {
 				return errHeld
 			}
 			if _, why := v.lost(); why == "" {
