@@ -20,8 +20,10 @@ type Status struct {
 	// yet, in words.
 	Formed  bool   `json:"formed"`
 	Waiting string `json:"waiting,omitempty"`
-	// Tolerates is how many more voters may fail right now before quorum is lost.
-	Tolerates int `json:"tolerates"`
+	// Tolerates is how many more voters may fail right now, whichever, before the cluster stands still; ToleratesBy
+	// says by what, or why none.
+	Tolerates   int    `json:"tolerates"`
+	ToleratesBy string `json:"tolerates_by,omitempty"`
 	// Maintenance: an operator has all of the cluster left alone.
 	Maintenance bool `json:"maintenance"`
 

@@ -9,19 +9,19 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
-	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
 // verbAccount asks any node for what it alone knows of the groups: nothing -> account.
 const verbAccount = "account"
 
-// account is what a node alone knows of the groups, and tells the others for their operators.
+// account is what a node alone knows, of the groups above all, and tells the others for their operators.
 type account struct {
 	Runs     map[string]running `json:"runs,omitempty"`      // by group, what it drives
 	NotReady map[string]string  `json:"not_ready,omitempty"` // by group, why it would not start there
 	Text     string             `json:"text,omitempty"`      // digest of the configuration text that it runs with
 	Refuses  string             `json:"refuses,omitempty"`   // why it cannot run with the cluster's
+	Contacts []string           `json:"contacts,omitempty"`  // with whom it is in contact both ways
 }
 
 // running is a group as its holder sees it.
@@ -41,7 +41,7 @@ const (
 
 // ownAccount gives what this node tells.
 func (n *Node) ownAccount() account {
-	a := account{Runs: map[string]running{}, NotReady: map[string]string{}, Text: n.text, Refuses: clip(n.configs.why(n.replica.State().Text))}
+	a := account{Runs: map[string]running{}, NotReady: map[string]string{}, Text: n.text, Refuses: clip(n.configs.why(n.replica.State().Text)), Contacts: n.contacts()}
 	space := mostAccount
 	for _, r := range n.groups.all() {
 		run := r.account()
@@ -107,7 +107,7 @@ type testimony struct {
 	silent string
 }
 
-// accounts asks all members at once, each for as long as a status may wait. A node that was not heard lately is not
+// accounts asks all nodes at once, each for as long as a status may wait. A node that was not heard lately is not
 // waited for.
 func (n *Node) accounts(ctx context.Context) map[string]testimony {
 	limit := n.Config.Cluster.DetectionTime / 4
@@ -124,7 +124,6 @@ func (n *Node) accounts(ctx context.Context) map[string]testimony {
 	}
 	for _, c := range n.Config.Nodes {
 		switch {
-		case c.Role != config.Member:
 		case c.Name == n.Self:
 			keep(c.Name, testimony{account: n.ownAccount()})
 		case !slices.Contains(heard, c.Name):

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/coordinator"
+	"github.com/hamgr/hamgr/cluster/link"
 	"github.com/hamgr/hamgr/cluster/state"
 	"github.com/hamgr/hamgr/resources"
 	"github.com/hamgr/hamgr/resources/fake"
@@ -42,8 +43,8 @@ func aloneNode(tb testing.TB) *Node {
 		Self: "alpha", DetectionTime: time.Second, Replicated: leader{n.replica}, State: n.replica.State,
 		Look: func() map[string]coordinator.Sighting { return nil }, Log: n.Log,
 	})
-	n.groups, n.ready, n.probes = newGroups(n), newReadiness(n), newProbes(n)
-	n.configs, n.trust, n.isolation = newConfigs(), newTrust(time.Second, n.Log), &isolation{n: n}
+	n.link, n.groups, n.ready, n.probes = &link.Link{}, newGroups(n), newReadiness(n), newProbes(n)
+	n.configs, n.trust, n.isolation = newConfigs(), newTrust(time.Second, n.uptime, n.Log), &isolation{n: n}
 	return n
 }
 

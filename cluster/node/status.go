@@ -40,7 +40,7 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 	said := n.accounts(ctx)
 	asking.Wait()
 	n.addFencing(s, st.Nodes, outlook)
-	st.Tolerates = tolerates(st.Nodes, st.Quorate)
+	st.Tolerates, st.ToleratesBy = n.tolerance(st, said)
 	waiting := scheduler.Waiting(s, view)
 	for _, name := range s.GroupNames() {
 		g := s.Groups[name]
@@ -64,20 +64,6 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 
 // recentOperations is how many closed operations a status shows.
 const recentOperations = 16
-
-// tolerates is how many of the voters that answer now may still fail before the majority is gone.
-func tolerates(nodes []api.NodeStatus, quorate bool) int {
-	if !quorate {
-		return 0
-	}
-	there := 0
-	for _, n := range nodes {
-		if n.State == api.NodeAlive || n.State == api.NodeSuspect {
-			there++
-		}
-	}
-	return max(0, there-(len(nodes)/2+1))
-}
 
 func (n *Node) nodeStatus(s *state.State, coord string) []api.NodeStatus {
 	health := map[string]link.PeerHealth{}
@@ -180,6 +166,7 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 	if !st.Quorate {
 		alarm("this node hears no coordinator: "+orElse(st.Waiting, "a majority of the nodes is missing"), "bring the other nodes back, or their network")
 	}
+	n.twoNodeProblems(s, st.Quorate, alarm)
 	for _, name := range s.NodeNames() {
 		if o := s.OpenOperation(name); o != nil {
 			if text, cure := operationProblem(o, outlook.Waits[o.ID]); text != "" {
@@ -204,7 +191,7 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 	n.fencingProblems(st.Nodes, alarm, warn)
 	n.configProblems(s, alarm, warn, notice)
 	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {
-		warn("no further failure is tolerated", "")
+		warn("no further failure is tolerated: "+strings.TrimPrefix(st.ToleratesBy, "none: "), "")
 	}
 	for _, w := range n.Config.Warnings {
 		notice(w.Msg, w.Cure)

@@ -41,6 +41,9 @@ func writeHead(w io.Writer, s api.Status) {
 		head += "quorum, no coordinator"
 	default:
 		head += fmt.Sprintf("quorum, coordinator %s, tolerates %s", s.Coordinator, moreFailures(s.Tolerates))
+		if s.Tolerates > 0 && s.ToleratesBy != "" { // why none is among the problems
+			head += " (" + s.ToleratesBy + ")"
+		}
 	}
 	fmt.Fprintln(w, printable(head))
 	writeMaintenance(w, s)
@@ -104,7 +107,7 @@ func links(list []api.LinkStatus) string {
 	}
 	well := 0
 	for _, l := range list {
-		if l.Error == "" && l.UDPAgeMS != nil {
+		if l.Error == "" && len(l.Fails) == 0 && l.UDPAgeMS != nil {
 			well++
 		}
 	}

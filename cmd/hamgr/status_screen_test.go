@@ -28,7 +28,7 @@ func healthy() api.Status {
 		return f
 	}
 	return api.Status{
-		Schema: 1, Cluster: "web", Node: "alpha", Version: "v0.1.0", Quorate: true, Coordinator: "beta", Formed: true, Tolerates: 1,
+		Schema: 1, Cluster: "web", Node: "alpha", Version: "v0.1.0", Quorate: true, Coordinator: "beta", Formed: true, Tolerates: 1, ToleratesBy: "majority of 3 voters",
 		Nodes: []api.NodeStatus{
 			{Name: "alpha", Role: "member", State: api.NodeAlive, Boot: "b1", ContactAgeMS: ms(0), Applied: 40, Fencing: fenced("alpha-bmc")},
 			{Name: "beta", Role: "member", State: api.NodeAlive, Boot: "b2", Coordinator: true, ContactAgeMS: ms(11), Applied: 40, Fencing: fenced("beta-bmc"),
@@ -47,7 +47,7 @@ func healthy() api.Status {
 // failover is a cluster in the middle of its work, with everything that a screen can show.
 func midFailover() api.Status {
 	s := healthy()
-	s.Tolerates = 0
+	s.Tolerates, s.ToleratesBy = 0, "none: 2 of 3 voters are there, and 2 are a majority"
 	gamma := &s.Nodes[2]
 	gamma.State, gamma.ContactAgeMS = api.NodeDead, ms(14_200)
 	gamma.Unclean, gamma.UncleanReason, gamma.FenceOp = true, "silent for 3.1s while it held db", 52
@@ -84,7 +84,7 @@ func midFailover() api.Status {
 	s.Problems = []api.Problem{
 		{Severity: api.SeverityAlarm, Text: "gamma cannot be fenced: every level failed, 3 attempts; db stays down", Cure: "hamgr fence status gamma, then mend gamma-bmc"},
 		{Severity: api.SeverityWarning, Text: "beta is " + beta.Quarantine, Cure: "hamgr fence on beta ends it"},
-		{Severity: api.SeverityWarning, Text: "no further failure is tolerated"},
+		{Severity: api.SeverityWarning, Text: "no further failure is tolerated: 2 of 3 voters are there, and 2 are a majority"},
 	}
 	s.Dropped = map[string]uint64{"bad seal": 3, "replay": 1, "stale": 0}
 	return s
