@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hamgr/hamgr/agents/redfish/redfishsim"
 )
 
@@ -138,17 +140,38 @@ func (h *host) kill() error {
 	if err != nil {
 		return err
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+	return h.end(pid, syscall.SIGKILL)
+}
+
+// end sends a signal and waits until all threads of the process are gone, and with them its files: a port is free only
+// then. That nobody has reaped it yet does no harm (pidfd_open(2)).
+func (h *host) end(pid int, sig syscall.Signal) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return fmt.Errorf("the daemon of %s: %w", h.name, err)
+	}
+	defer unix.Close(fd)
+	if err := unix.PidfdSendSignal(fd, sig, nil, 0); err != nil {
+		return fmt.Errorf("%v to the daemon of %s: %w", sig, h.name, err)
+	}
+	for end := time.Now().Add(powerTime); time.Now().Before(end); {
+		switch n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(powerTime.Milliseconds())); {
+		case n > 0:
+			return nil
+		case err != nil && err != unix.EINTR:
+			return err
+		}
+	}
+	return fmt.Errorf("the daemon of %s survives %v", h.name, sig)
+}
+
+// stop ends the daemon as a service manager would that says nothing: what it runs goes on.
+func (h *host) stop() error {
+	pid, err := h.pid()
+	if err != nil {
 		return err
 	}
-	for end := time.Now().Add(powerTime); ; time.Sleep(time.Millisecond) {
-		if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || len(text) == 0 {
-			return nil // nobody may have reaped it yet
-		}
-		if time.Now().After(end) {
-			return fmt.Errorf("the daemon of %s survives", h.name)
-		}
-	}
+	return h.end(pid, syscall.SIGTERM)
 }
 
 // restart starts the daemon again after its end, in the same boot.

@@ -140,8 +140,11 @@ func (l *lab) killInside(m moment) {
 	if len(of) != 1 || len(l.shots()) != shots+1 {
 		l.t.Errorf("shots: %v", l.shots()[shots:])
 	}
-	if n := len(l.said("group granted")) - grants; n > 1 { // the killed one may not have come to say it
-		l.t.Errorf("%d grants: %v", n, l.said("group granted")[grants:])
+	// The killed one may not have come to say it; and where it had granted the group to itself, its start was cut short, it
+	// stops what it finds half started, and another one takes it.
+	granted := l.said("group granted")[grants:]
+	if n := len(granted); n > 1 && !(n == 2 && granted[0].Node == coordinator.name) {
+		l.t.Errorf("%d grants: %v", n, granted)
 	}
 }
 
