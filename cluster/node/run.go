@@ -96,9 +96,14 @@ func beginAnew(ctx context.Context, n *Node, setup Setup, next Next) (*Node, err
 	if err := n.Restart(context.WithoutCancel(ctx), next.Reason); err != nil {
 		setup.Log.Warn("not all ended in order", "node", setup.Self, "err", err)
 	}
+	setup.Keys, _, _ = n.keys.now()
 	old := setup
 	if next.Config != nil {
+		if setup.KeyFile == setup.Config.Cluster.KeyFile {
+			setup.KeyFile = next.Config.Cluster.KeyFile
+		}
 		setup.Config, setup.Text = next.Config, next.Text
+		n.keepRemoved(setup)
 	}
 	began, err := Start(ctx, setup)
 	if err == nil {
@@ -116,25 +121,35 @@ func beginAnew(ctx context.Context, n *Node, setup Setup, next Next) (*Node, err
 	return began, nil
 }
 
-// end ends the daemon as its service manager wants it: a restart leaves the groups, a stop has them leave. Without a
-// service manager they are left.
+// end ends the daemon as its systemd wants it: a stop has the groups leave. A restart leaves them as they are, and so does a
+// signal of anybody else's, after which systemd starts the daemon again.
+//
+// Where that is not known nothing is stopped and nothing is announced. Without a systemd it is the operator who looks after
+// the groups; and one that cannot be asked is gone, most likely, because the host is going down without a word: then this
+// node should be missed soon.
 func end(ctx context.Context, n *Node, signalled context.Context) error {
 	notify(n.Log, daemon.SdNotifyStopping)
 	if cause := context.Cause(signalled); cause != nil && !errors.Is(cause, context.Canceled) {
 		return n.Stop(ctx) // it must not go on
 	}
-	switch job := serviceJob(ctx, n.Log); job {
-	case "restart":
-		return n.Restart(ctx, "the service is restarted")
-	case "stop":
+	job, err := serviceJob(ctx)
+	switch {
+	case errors.Is(err, errNoService):
+		return n.Stop(ctx)
+	case err != nil:
+		n.Log.Warn("it is not known why this daemon is to end: the groups stay here", "node", n.Self, "err", err)
+		return n.Stop(ctx)
+	case job == jobStop:
 		budget := n.DepartureBudget()
 		n.Log.Info("the groups leave this node", "node", n.Self, "for_ms", budget.Milliseconds())
 		ctx, cancel := context.WithTimeout(ctx, budget)
 		defer cancel()
 		go extendStop(ctx, n.Log)
 		return n.Depart(ctx)
+	case job == jobRestart:
+		return n.Restart(ctx, "the service is restarted")
 	}
-	return n.Stop(ctx)
+	return n.Restart(ctx, "a signal ended the daemon")
 }
 
 // prepare reads everything that a daemon needs before it starts.
@@ -167,7 +182,8 @@ func prepare(o Options) (Setup, error) {
 	if s.RunDir, err = runDir(s); err != nil {
 		return Setup{}, err
 	}
-	if s.Keys, err = link.ReadKeyRing(cmp.Or(o.KeyFile, c.Cluster.KeyFile)); err != nil {
+	s.KeyFile = cmp.Or(o.KeyFile, c.Cluster.KeyFile)
+	if s.Keys, err = link.ReadKeyRing(s.KeyFile); err != nil {
 		return Setup{}, err
 	}
 	_, err = os.Stat(filepath.Join(s.DataDir, singleMarker))
@@ -259,14 +275,4 @@ func notify(log *slog.Logger, what string) {
 	if _, err := daemon.SdNotify(false, what); err != nil && !errors.Is(err, net.ErrClosed) {
 		log.Warn("systemd not notified", "err", err)
 	}
-}
-
-// NewKeyFile makes the cluster key, the one secret of a cluster. It never overwrites a file:
-// then the error is fs.ErrExist.
-func NewKeyFile(path string) error {
-	key, err := link.GenerateKey()
-	if err != nil {
-		return err
-	}
-	return link.WriteKeyFile(path, key)
 }

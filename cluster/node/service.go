@@ -2,43 +2,78 @@ package node
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/godbus/dbus/v5"
 )
 
-// serviceJob is what systemd is about to do with the unit that this daemon is: "restart" or "stop", and empty if
-// that is not known or there is no systemd. A host that goes down stops its units.
-func serviceJob(ctx context.Context, log *slog.Logger) string {
+// Why a service is to end: the job that its systemd has for it.
+const (
+	jobStop    = "stop" // by an operator, for another unit that it conflicts with, or because the host goes down
+	jobRestart = "restart"
+	jobNone    = "" // somebody sent it a signal; Restart= of its unit starts it again
+)
+
+// errNoService says that no systemd runs this daemon.
+var errNoService = errors.New("this daemon is no service of systemd's")
+
+// askTime is how long a systemd may take to answer: longer than one does that reads all its units again.
+const askTime = 20 * time.Second
+
+// serviceJob asks systemd what it is about to do with the unit that this daemon is. However a restart is asked for, by
+// restart, try-restart or reload-or-restart, or of a unit that this one is part of, it is one job of that type, until the
+// old process has ended. A host that goes down stops its units by jobs, too.
+//
+// An error says that nobody knows. So it is after systemctl reboot --force: then no manager is left that could be asked.
+func serviceJob(ctx context.Context) (string, error) {
 	if os.Getenv("NOTIFY_SOCKET") == "" || os.Getenv("INVOCATION_ID") == "" {
-		return ""
+		return jobNone, errNoService
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	unit, err := ownUnit()
 	if err != nil {
-		log.Warn("this daemon's unit is not known", "err", err)
-		return ""
+		return jobNone, err
 	}
-	out, err := exec.CommandContext(ctx, "systemctl", "list-jobs", "--no-legend", "--plain", unit).Output()
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	jobs, err := listJobs(ctx)
 	if err != nil {
-		log.Warn("systemd does not tell why this daemon is to end", "unit", unit, "err", err)
-		return ""
+		return jobNone, fmt.Errorf("ask systemd what it does with %s: %w", unit, err)
 	}
-	return jobOf(unit, string(out))
-}
-
-// jobOf reads the type of a unit's job in systemctl's list: number, unit, type, state.
-func jobOf(unit, list string) string {
-	for line := range strings.Lines(list) {
-		if f := strings.Fields(line); len(f) >= 3 && f[1] == unit {
-			return f[2]
+	for _, j := range jobs {
+		if j.Unit == unit {
+			return j.Type, nil
 		}
 	}
-	return ""
+	return jobNone, nil
+}
+
+// job is what ListJobs of systemd's manager tells of each: org.freedesktop.systemd1(5).
+type job struct {
+	ID                uint32
+	Unit, Type, State string
+	Path, UnitPath    dbus.ObjectPath
+}
+
+// listJobs asks systemd by its own socket, as systemctl does: it answers also when D-Bus has been stopped, and no process
+// has to be started on a host that may be short of everything.
+func listJobs(ctx context.Context) (jobs []job, err error) {
+	conn, err := dbus.Dial("unix:path=/run/systemd/private", dbus.WithContext(ctx))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	if err := conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err != nil {
+		return nil, err
+	}
+	manager := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
+	err = manager.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.ListJobs", 0).Store(&jobs)
+	return jobs, err
 }
 
 // ownUnit is the systemd service in whose control group this process is (cgroups(7)).
@@ -62,8 +97,8 @@ func unitOf(cgroups string) (string, error) {
 	return "", fmt.Errorf("no service in %q", cgroups)
 }
 
-// extendStop asks systemd for more time to stop in (sd_notify(3)) until ctx ends: groups may take longer to leave than any
-// default allows for.
+// extendStop asks systemd for more time to stop in (sd_notify(3)) until ctx ends: groups may take longer to leave than
+// TimeoutStopSec= says. Should this process hang meanwhile, systemd ends it half a minute later.
 func extendStop(ctx context.Context, log *slog.Logger) {
 	for {
 		notify(log, "EXTEND_TIMEOUT_USEC=30000000")
