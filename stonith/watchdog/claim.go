@@ -40,7 +40,7 @@ func (e excuse) holds() bool { return e.why != "" && e.known }
 func (g *Guard) Ask() (Claim, Mark) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.claim(), Mark{g.now(), g.excuse.turns}
+	return g.claim(), Mark{g.Now(), g.excuse.turns}
 }
 
 // Heard is called with the mark of a question that was answered by a coordinator that led after it came.
@@ -48,9 +48,18 @@ func (g *Guard) Heard(m Mark) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.heard = max(g.heard, m.at)
+	g.agreed = true // each question of this daemon spoke of its terms
 	if m.turns == g.excuse.turns && g.excuse.why != "" {
 		g.excuse.known = true
 	}
+}
+
+// Undisputed is called with the mark of a question after which no coordinator can have been elsewhere: whoever leads
+// later begins to measure this node's silence after it.
+func (g *Guard) Undisputed(m Mark) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.heard = max(g.heard, m.at)
 }
 
 // Excuse has the watchdog fed although no coordinator is heard, as what is in maintenance is not stopped; with an empty
@@ -68,6 +77,9 @@ func (g *Guard) Excuse(why string) {
 func (g *Guard) claim() Claim {
 	v, t := g.visible, g.tested
 	c := Claim{Boot: g.Boot, Tested: t.Passed(), Expiry: expiry(g.Timing, v.info.Pretimeout)}
+	if v.terms != (terms{}) { // of the two, as long as they differ, the later one
+		c.Expiry = max(c.Expiry, expiry(v.terms.Timing, v.info.Pretimeout))
+	}
 	switch {
 	case g.Path == Off:
 		c.Why = "the node has none"
@@ -77,7 +89,7 @@ func (g *Guard) claim() Claim {
 		c.Why = v.trouble.Error()
 	case !v.armed || v.holds == 0:
 		c.Why = "it is not armed: the node holds nothing"
-	case !g.LetsGo:
+	case !g.LetsGo || !v.terms.LetsGo:
 		c.Why = `a node without coordinator keeps what it holds (on_quorum_loss = "freeze")`
 	case g.excuse.why != "":
 		c.Why = g.excuse.why
@@ -107,6 +119,8 @@ type Report struct {
 	Starved string
 	Test    Test
 	Claim   Claim
+	// LastBoot is what the driver says of the last boot (WDIOF_*).
+	LastBoot uint32
 }
 
 // Report never waits for the device.
@@ -114,16 +128,16 @@ func (g *Guard) Report() Report {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	v := g.visible
-	r := Report{Path: g.Path, Identity: v.info.Name, Armed: v.armed, Test: g.tested, Claim: g.claim()}
+	r := Report{Path: g.Path, Identity: v.info.Name, Armed: v.armed, Test: g.tested, Claim: g.claim(), LastBoot: g.lastBoot}
 	if v.armed {
-		r.Timeout, r.Fed = v.timeout, g.now()-v.fed
+		r.Timeout, r.Fed = v.timeout, g.Now()-v.fed
 	}
 	if v.trouble != nil {
 		r.Trouble = v.trouble.Error()
 	}
 	if v.starved != nil {
 		r.Starved = v.starved.Error()
-	} else if v.armed && r.Fed > g.Timing.Timeout/2 {
+	} else if v.armed && r.Fed > v.timeout/2 {
 		r.Starved = fmt.Sprintf("it was not fed for %s: the driver hangs, or this process stood still", r.Fed.Round(time.Millisecond))
 	}
 	return r

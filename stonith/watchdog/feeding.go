@@ -16,7 +16,7 @@ func (g *Guard) mayFeed(now time.Duration) error {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if age := now - g.yes; age > g.Timing.Fresh {
+	if age := now - g.yes; age > g.terms.Timing.Fresh {
 		why := fmt.Errorf("%w: the daemon made no progress for %s", ErrStarved, age.Round(time.Millisecond))
 		if g.no != nil {
 			why = fmt.Errorf("%w: %w", why, g.no)
@@ -24,10 +24,10 @@ func (g *Guard) mayFeed(now time.Duration) error {
 		return why
 	}
 	// Who holds nothing does no harm, however alone it is.
-	if !g.LetsGo || len(g.held) == 0 || g.excuse.holds() {
+	if !g.terms.LetsGo || len(g.held) == 0 || g.excuse.holds() {
 		return nil
 	}
-	if age := now - g.heard; age > g.Timing.Patience {
+	if age := now - g.heard; age > g.terms.Timing.Patience {
 		return fmt.Errorf("%w: no coordinator answered for %s, and what this node holds is not stopped", ErrStarved, age.Round(time.Millisecond))
 	}
 	return nil
@@ -35,7 +35,7 @@ func (g *Guard) mayFeed(now time.Duration) error {
 
 // arm opens the device, which arms it.
 func (g *Guard) arm(ctx context.Context) {
-	now := g.now()
+	now := g.Now()
 	if g.claimed {
 		g.checkLate(now)
 	}
@@ -47,14 +47,18 @@ func (g *Guard) arm(ctx context.Context) {
 		g.fail(err)
 		return
 	}
-	dev, err := g.open(ctx)
+	takenOver := g.claimed
+	dev, err := g.Open(ctx)
 	if err != nil {
 		g.fail(err)
 		return
 	}
-	g.dev, g.fed, g.claimed = dev, g.now(), true
-	if g.timeout, err = fit(dev, g.Timing); err != nil {
+	g.dev, g.fed, g.claimed = dev, g.Now(), true
+	if g.timeout, err = fit(dev, g.terms.Timing); err != nil {
 		g.fail(err)
+		if takenOver {
+			return // it was good enough, others count on it, and it has the timeout that it had
+		}
 		// A timer that nobody relies upon must not reset the host.
 		if err := g.disarm(); err != nil {
 			g.Log.Error("watchdog: it is fed from now on, only to keep it from resetting the host", "device", g.Path, "err", err)
@@ -69,6 +73,30 @@ func (g *Guard) arm(ctx context.Context) {
 		return
 	}
 	g.Log.Info("watchdog armed", "device", g.Path, "identity", dev.Info().Name, "timeout", g.timeout)
+}
+
+// adopt puts the terms of this daemon's own configuration in force once a coordinator knows them, or while nobody can
+// count on others.
+func (g *Guard) adopt() {
+	g.mu.Lock()
+	agreed := g.agreed
+	g.mu.Unlock()
+	wanted := terms{g.Timing, g.LetsGo}
+	if g.terms == wanted || !agreed && (g.dev != nil || g.claimed) {
+		return
+	}
+	if g.dev != nil {
+		if g.mayFeed(g.Now()) != nil {
+			return // a new timeout feeds
+		}
+		timeout, err := fit(g.dev, wanted.Timing)
+		if err != nil {
+			g.fail(err) // it goes on by the terms that it has
+			return
+		}
+		g.timeout = timeout
+	}
+	g.terms = wanted
 }
 
 // fit sets the timeout, and says why the device is not good enough.
@@ -89,7 +117,7 @@ func fit(dev Device, t Timing) (time.Duration, error) {
 }
 
 func (g *Guard) feed() {
-	now := g.now()
+	now := g.Now()
 	g.checkLate(now)
 	if g.starve(g.mayFeed(now)) {
 		return
@@ -98,7 +126,7 @@ func (g *Guard) feed() {
 		g.fail(err)
 		return
 	}
-	g.fed = g.now()
+	g.fed = g.Now()
 	if err := g.note(true, g.fed); err != nil {
 		g.Log.Warn("watchdog", "device", g.Path, "err", err)
 	}
@@ -106,11 +134,11 @@ func (g *Guard) feed() {
 
 // checkLate finds a host that should be dead. It runs, so others must not rely on its watchdog, even if it was only asleep.
 func (g *Guard) checkLate(now time.Duration) {
-	late := g.Timing.Late(g.pretimeout())
+	late := g.terms.Timing.Late(g.pretimeout())
 	if !g.real() || errors.Is(g.trouble, ErrNoReset) || now-g.fed <= late {
 		return
 	}
-	g.trouble = fmt.Errorf("%w: it was not fed for %s with a timeout of %s, and the host runs", ErrNoReset, (now - g.fed).Round(time.Millisecond), g.Timing.Timeout)
+	g.trouble = fmt.Errorf("%w: it was not fed for %s with a timeout of %s, and the host runs", ErrNoReset, (now - g.fed).Round(time.Millisecond), g.terms.Timing.Timeout)
 	g.Log.Error(g.trouble.Error(), "device", g.Path)
 	test, err := discredit(g.DataDir, g.trouble.Error())
 	if err != nil {
@@ -178,8 +206,11 @@ func (g *Guard) disarm() error {
 }
 
 func (g *Guard) note(armed bool, fed time.Duration) error {
+	if !g.real() {
+		return nil // there is nothing to take over
+	}
 	g.mu.Lock()
-	n := note{Armed: armed, Path: g.Path, Heard: g.heard, Fed: fed}
+	n := note{Armed: armed, Path: g.Path, Heard: g.heard, Fed: fed, Terms: &g.terms}
 	if g.excuse.holds() {
 		n.Excuse = g.excuse.why
 	}

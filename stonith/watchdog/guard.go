@@ -27,9 +27,15 @@ type Options struct {
 	Alive func(context.Context) error
 	Log   *slog.Logger
 
-	// For tests.
-	open func(context.Context) (Device, error)
-	now  func() time.Duration
+	// For tests; both may be nil.
+	Open func(context.Context) (Device, error)
+	Now  func() time.Duration
+}
+
+// terms are what the others were told, and count on: when this node ends by itself.
+type terms struct {
+	Timing Timing `json:"timing"`
+	LetsGo bool   `json:"lets_go"`
 }
 
 // Guard keeps the watchdog armed while the node holds something. All work on the device is done by one goroutine, which may
@@ -37,6 +43,8 @@ type Options struct {
 type Guard struct {
 	Options
 	requests chan request
+	lastBoot uint32
+	interval time.Duration
 	stop     context.CancelFunc
 	ended    chan struct{}
 
@@ -45,11 +53,13 @@ type Guard struct {
 	yes     time.Duration // when Alive was asked last and said yes
 	no      error         // what it said instead
 	excuse  excuse
+	agreed  bool // a coordinator knows the terms of this daemon's own configuration
 	tested  Test
 	visible view
 
 	// The fields below are the worker's own.
 	held    map[string]bool
+	terms   terms // that are in force: the last daemon's, until the others know better
 	dev     Device
 	timeout time.Duration // as the driver made it
 	fed     time.Duration
@@ -69,6 +79,7 @@ type view struct {
 	trouble error
 	starved error
 	excused string
+	terms   terms
 }
 
 type request struct {
@@ -80,8 +91,8 @@ type request struct {
 
 // Start takes over what an earlier daemon of this boot armed, and begins to work. It returns at once.
 func Start(ctx context.Context, o Options) (*Guard, error) {
-	if o.now == nil {
-		o.now = Now
+	if o.Now == nil {
+		o.Now = Now
 	}
 	before, err := readNote(o.Dir)
 	if err != nil {
@@ -94,19 +105,24 @@ func Start(ctx context.Context, o Options) (*Guard, error) {
 	}
 	switch {
 	case o.Path == Fake, o.Path == Off:
-		o.open = func(context.Context) (Device, error) { return fake{}, nil }
-	case o.open == nil:
-		o.open = func(ctx context.Context) (Device, error) { return Open(ctx, o.Path) }
+		o.Open = func(context.Context) (Device, error) { return fake{}, nil }
+	case o.Open == nil:
+		o.Open = func(ctx context.Context) (Device, error) { return Open(ctx, o.Path) }
 	}
 	if o.Path == Fake {
 		o.Log.Warn(`watchdog = "fake": it resets nothing and PROTECTS NOTHING: a group that does not stop, or a daemon that hangs, goes on writing`)
 	}
-	now := o.now()
+	now := o.Now()
 	g := &Guard{Options: o, requests: make(chan request), ended: make(chan struct{}), held: map[string]bool{}, heard: now, yes: now}
+	g.terms = terms{o.Timing, o.LetsGo}
 	if before.Armed {
+		if before.Terms != nil {
+			g.terms = *before.Terms
+		}
 		g.claimed, g.heard, g.fed = true, min(before.Heard, now), min(before.Fed, now)
 		g.excuse, g.excused = excuse{why: before.Excuse, known: before.Excuse != ""}, before.Excuse
 	}
+	g.interval = min(g.Timing.Interval, g.terms.Timing.Interval)
 	for _, name := range o.Held {
 		g.held[name] = true
 	}
@@ -115,6 +131,7 @@ func Start(ctx context.Context, o Options) (*Guard, error) {
 		if err != nil {
 			o.Log.Error("watchdog", "device", o.Path, "err", err)
 		}
+		g.lastBoot = id.BootStatus
 		if g.tested, err = Tested(o.DataDir, o.Boot, id); err != nil {
 			o.Log.Error("the watchdog's test", "device", o.Path, "err", err)
 		}
@@ -181,7 +198,7 @@ func (g *Guard) ask(r request) error {
 }
 
 func (g *Guard) work(ctx context.Context) {
-	ticker := time.NewTicker(g.Timing.Interval)
+	ticker := time.NewTicker(g.interval)
 	defer ticker.Stop()
 	for {
 		g.turn(ctx)
@@ -206,10 +223,10 @@ func (g *Guard) work(ctx context.Context) {
 // listen asks again and again whether the daemon makes progress. A question that is not answered leaves the last yes to
 // grow old.
 func (g *Guard) listen(ctx context.Context) {
-	ticker := time.NewTicker(g.Timing.Interval / 2)
+	ticker := time.NewTicker(g.interval / 2)
 	defer ticker.Stop()
 	for {
-		asked := g.now()
+		asked := g.Now()
 		err := g.Alive(ctx)
 		g.mu.Lock()
 		if g.no = err; err == nil {
@@ -256,11 +273,12 @@ func (g *Guard) guarded(ctx context.Context) error {
 		return g.starved
 	}
 	// Once more: the process may have stood still since.
-	return g.mayFeed(g.now())
+	return g.mayFeed(g.Now())
 }
 
 // turn is what is done again and again.
 func (g *Guard) turn(ctx context.Context) {
+	g.adopt()
 	switch {
 	case g.dev != nil:
 		g.feed()
@@ -276,7 +294,7 @@ func (g *Guard) turn(ctx context.Context) {
 }
 
 func (g *Guard) show() {
-	v := view{armed: g.dev != nil, holds: len(g.held), timeout: g.timeout, fed: g.fed, trouble: g.trouble, starved: g.starved, excused: g.excused}
+	v := view{armed: g.dev != nil, holds: len(g.held), timeout: g.timeout, fed: g.fed, trouble: g.trouble, starved: g.starved, excused: g.excused, terms: g.terms}
 	if g.dev != nil {
 		v.info = g.dev.Info()
 	}

@@ -122,7 +122,7 @@ func TestDoesNotFire(t *testing.T) {
 		// A daemon that stayed away for too long finds it out, too.
 		h.stop()
 		h.passedTest()
-		if err := (note{Armed: true, Path: h.o.Path, Heard: h.o.now(), Fed: h.o.now()}).write(h.o.Dir); err != nil {
+		if err := (note{Armed: true, Path: h.o.Path, Heard: h.o.Now(), Fed: h.o.Now()}).write(h.o.Dir); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * h.o.Timing.Late(0))

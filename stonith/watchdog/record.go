@@ -21,6 +21,8 @@ type note struct {
 	Path  string        `json:"path"`
 	Heard time.Duration `json:"heard_ns"` // when the last question was asked that a coordinator answered
 	Fed   time.Duration `json:"fed_ns"`
+	// Terms are those by which it is fed.
+	Terms *terms `json:"terms,omitempty"`
 	// Excuse is why it goes on without a coordinator, if one knows that.
 	Excuse string `json:"excuse,omitempty"`
 }
@@ -47,6 +49,9 @@ func parseNote(b []byte) (note, error) {
 	}
 	if n.Heard < 0 || n.Fed < 0 {
 		return note{}, errors.New("a time before the host's boot")
+	}
+	if t := n.Terms; t != nil && (t.Timing.Timeout <= 0 || t.Timing.Interval <= 0 || t.Timing.Patience < 0) {
+		return note{}, errors.New("it is armed without a time")
 	}
 	return n, nil
 }

@@ -179,8 +179,8 @@ func newHost(t *testing.T) *host {
 			return alive(ctx)
 		},
 		Log:  slog.New(slog.DiscardHandler),
-		open: h.dog.open,
-		now:  func() time.Duration { return time.Since(start) + time.Hour },
+		Open: h.dog.open,
+		Now:  func() time.Duration { return time.Since(start) + time.Hour },
 	}
 	return h
 }
