@@ -28,6 +28,9 @@ func (n *Node) look() map[string]coordinator.Sighting {
 	return all
 }
 
+// Voting lists the nodes whose votes count now, as far as this one knows.
+func (n *Node) Voting() []string { return n.voting() }
+
 // voting lists those whose votes count now. A configured node that has not caught up yet has none.
 func (n *Node) voting() []string {
 	var names []string
