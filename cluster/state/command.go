@@ -89,6 +89,8 @@ type Join struct {
 	Found   map[string]string `json:"found,omitempty"`
 	// Machine is what the node runs on; empty if it cannot tell.
 	Machine Machine `json:"machine,omitzero"`
+	// Watchdog is what it claims of its watchdog; nil for none.
+	Watchdog *WatchdogClaim `json:"watchdog,omitempty"`
 }
 
 // Leave says that a node that holds nothing goes away on purpose.

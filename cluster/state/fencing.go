@@ -207,6 +207,9 @@ func (t *step) shotProven(c *ShotProven) error {
 	kind := PowerOff
 	if c.Kind != "" {
 		kind = c.Kind
+		if err := t.mayExpire(n, o); err != nil {
+			return err
+		}
 	}
 	p := Proof{Kind: kind, Node: o.Node, Boot: o.Boot, Op: o.ID, Evidence: clipLines(c.Evidence, maxEvidence)}
 	o.Proof, o.Error = &p, ""

@@ -101,7 +101,7 @@ func CheckStep(before, after *State) error {
 		} else if a != nil && phaseOrder[a.Phase] < phaseOrder[b.Phase] {
 			bad("S6: operation %d went back from %s to %s", id, b.Phase, a.Phase)
 		} else if a != nil {
-			errs = append(errs, checkOperationStep(b, a))
+			errs = append(errs, checkOperationStep(b, a), checkExpired(before, b, a))
 		}
 	}
 	return errors.Join(errs...)

@@ -116,6 +116,9 @@ func (t *step) join(c *Join) error {
 	case slices.Contains(n.Ended, c.Boot):
 		return fmt.Errorf("join of %s in boot %s: %w", c.Node, c.Boot, ErrBootEnded)
 	}
+	if err := n.late(c); err != nil {
+		return err
+	}
 	if n.Boot != c.Boot {
 		t.endBoot(n, Proof{Kind: NewBoot, Node: n.Name, Boot: n.Boot})
 		t.closeByNewBoot(n)
@@ -124,7 +127,7 @@ func (t *step) join(c *Join) error {
 	if n.Session != c.Session || n.Boot != c.Boot {
 		n.Away, n.Leaving = nil, false
 	}
-	n.Up, n.Left, n.Session = true, false, c.Session
+	n.Up, n.Left, n.Session, n.Watchdog = true, false, c.Session, c.Watchdog.Kept()
 	if c.Machine != (Machine{}) {
 		n.Machine = c.Machine.Kept()
 	}
@@ -161,7 +164,7 @@ func (t *step) endBoot(n *Node, p Proof) {
 			n.Ended = n.Ended[extra:]
 		}
 	}
-	n.Up, n.Unclean, n.Away, n.Leaving = false, "", nil, false
+	n.Up, n.Unclean, n.Away, n.Leaving, n.Watchdog = false, "", nil, false, nil
 }
 
 // noteFound records what the node found active without holding a grant of this boot.

@@ -85,6 +85,8 @@ type Node struct {
 	Away *Absence `json:"away,omitempty"`
 	// Leaving says that its daemon is being stopped, and that what it holds is to move away first.
 	Leaving bool `json:"leaving,omitempty"`
+	// Watchdog is what the node told last of its watchdog in this boot; nil for none.
+	Watchdog *WatchdogClaim `json:"watchdog,omitempty"`
 	// Standby says that the node may hold no groups, by an operator's word.
 	Standby bool `json:"standby,omitempty"`
 	// Maintenance says that the cluster leaves the node and what it holds alone, and does not shoot it.

@@ -7,7 +7,7 @@ import "fmt"
 // more. A node refuses what it does not know, and says so: it never applies the rest.
 //
 //	1  the first
-//	2  Away, Leaving, Force; the text of the configuration
+//	2  Away, Leaving, Force; the text of the configuration; the watchdogs' claims and proof (e)
 const (
 	Oldest  = 1
 	Version = 2
@@ -28,7 +28,7 @@ func (c Command) Needs() int {
 		return 2
 	case c.Configure != nil && (c.Configure.Text != "" || c.Configure.By != "" || c.Configure.TwoNode):
 		return 2
-	case c.ShotProven != nil && c.ShotProven.Kind != "":
+	case c.ShotProven != nil && c.ShotProven.Kind != "", c.Join != nil && c.Join.Watchdog != nil:
 		return 2
 	}
 	return Oldest

@@ -63,9 +63,10 @@ func TestConfigureIsJudgedAgainstOne(t *testing.T) {
 func TestNoOtherKindOfShot(t *testing.T) {
 	l := newLog(t)
 	l.must(upgrade(2))
-	l.must(join("alpha", "a1"))
+	l.must(claims("alpha", "a1", "s1", counts))
 	op := l.must(fence("alpha", "a1", FenceOff)).Op
 	l.must(Command{Shoot: &Shoot{Op: op, Executor: "beta"}})
+	l.must(missed(op, "beta"))
 	p := ShotProven{Op: op, Executor: "beta", Evidence: []string{"silent for longer than its watchdog"}, Kind: OperatorWord}
 	l.refuse(Command{ShotProven: &p}, ErrConflict)
 	q := p
