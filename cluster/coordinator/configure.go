@@ -12,11 +12,11 @@ import (
 func (c *Coordinator) configure(ctx context.Context) error {
 	s := c.cfg.State()
 	seed := c.cfg.Seed
-	if s.Format() < 2 { // the text is sent after it when all nodes know what to do with it
+	if s.Format() < 2 { // the rest is sent after it when all nodes know what to do with it
 		seed.Text, seed.TwoNode = "", false
 	}
-	textless := s.Text == "" && seed.Text != "" && s.Digest == seed.Digest
-	if s.Digest != "" && !textless {
+	rest := s.Text == "" && s.Digest == seed.Digest && (seed.Text != "" || seed.TwoNode && !s.TwoNode)
+	if s.Digest != "" && !rest {
 		return nil
 	}
 	if _, err := c.commit(ctx, state.Command{Configure: &seed}); err != nil {

@@ -66,7 +66,7 @@ func textDigest(text string) string {
 // seed is what this node makes of its file where the cluster has no configuration yet.
 func (n *Node) seed() state.Configure {
 	s := seed(n.Config)
-	s.Text = n.Text
+	s.Text, s.TwoNode = n.Text, n.Config.Cluster.TwoNode
 	return s
 }
 
