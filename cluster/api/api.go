@@ -60,6 +60,13 @@ type Backend interface {
 	// ForceQuorum has the answering node go on as the only voter. ErrUnsafe where anything speaks for a majority
 	// that still exists.
 	ForceQuorum(ctx context.Context, req ForceRequest) (ForceResult, error)
+
+	// Keys tells with which cluster keys every node works.
+	Keys(ctx context.Context) (Keys, error)
+
+	// ReloadKeys has the answering node read its key file now, and tells the same. That the file cannot be used is in
+	// the answer, not an error.
+	ReloadKeys(ctx context.Context) (Keys, error)
 }
 
 // NodeBackend is what the daemon answers to the other nodes of the cluster. peer is the

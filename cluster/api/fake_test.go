@@ -24,6 +24,8 @@ type fake struct {
 	configured  func(context.Context) (Configuration, error)
 	apply       func(context.Context, ApplyRequest) (ApplyResult, error)
 	force       func(context.Context, ForceRequest) (ForceResult, error)
+	keys        func(context.Context) (Keys, error)
+	reload      func(context.Context) (Keys, error)
 	call        func(ctx context.Context, peer, verb string, body []byte) ([]byte, error)
 	forwarded   func(ctx context.Context, peer string, req FenceRequest, observe func(FenceEvent)) (FenceResult, error)
 }
@@ -64,6 +66,10 @@ func (f fake) Apply(ctx context.Context, req ApplyRequest) (ApplyResult, error) 
 func (f fake) ForceQuorum(ctx context.Context, req ForceRequest) (ForceResult, error) {
 	return f.force(ctx, req)
 }
+
+func (f fake) Keys(ctx context.Context) (Keys, error) { return f.keys(ctx) }
+
+func (f fake) ReloadKeys(ctx context.Context) (Keys, error) { return f.reload(ctx) }
 
 func (f fake) Call(ctx context.Context, peer, verb string, body []byte) ([]byte, error) {
 	return f.call(ctx, peer, verb, body)

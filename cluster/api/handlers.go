@@ -21,6 +21,8 @@ const (
 	pathApply         = "/v1/apply"
 	pathConfiguration = "/v1/configuration"
 	pathForce         = "/v1/quorum-force"
+	pathKeys          = "/v1/keys"
+	pathReloadKeys    = "/v1/keys-reload"
 	pathCall          = "/node/v1/" // and the verb
 )
 
@@ -39,7 +41,7 @@ const (
 
 // Operator is the face that the unix socket serves.
 func Operator(b Backend) Face {
-	routes := slices.Concat(operatorRoutes(b), configurationRoutes(b), quorumRoutes(b))
+	routes := slices.Concat(operatorRoutes(b), configurationRoutes(b), quorumRoutes(b), keyRoutes(b))
 	slices.SortFunc(routes, func(x, y route) int { return strings.Compare(x.path, y.path) })
 	return Face{routes}
 }

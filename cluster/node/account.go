@@ -22,6 +22,7 @@ type account struct {
 	Text     string             `json:"text,omitempty"`      // digest of the configuration text that it runs with
 	Refuses  string             `json:"refuses,omitempty"`   // why it cannot run with the cluster's
 	Contacts []string           `json:"contacts,omitempty"`  // with whom it is in contact both ways
+	Keys     keyAccount         `json:"keys,omitzero"`
 }
 
 // running is a group as its holder sees it.
@@ -41,7 +42,7 @@ const (
 
 // ownAccount gives what this node tells.
 func (n *Node) ownAccount() account {
-	a := account{Runs: map[string]running{}, NotReady: map[string]string{}, Text: n.text, Refuses: clip(n.configs.why(n.replica.State().Text)), Contacts: n.contacts()}
+	a := account{Runs: map[string]running{}, NotReady: map[string]string{}, Text: n.text, Refuses: clip(n.configs.why(n.replica.State().Text)), Contacts: n.contacts(), Keys: n.keys.account()}
 	space := mostAccount
 	for _, r := range n.groups.all() {
 		run := r.account()

@@ -44,6 +44,7 @@ func aloneNode(tb testing.TB) *Node {
 		Look: func() map[string]coordinator.Sighting { return nil }, Log: n.Log,
 	})
 	n.link, n.groups, n.ready, n.probes = &link.Link{}, newGroups(n), newReadiness(n), newProbes(n)
+	n.keys = newKeys("", n.Keys, nil, n.Log)
 	n.configs, n.trust, n.isolation = newConfigs(), newTrust(time.Second, n.uptime, n.Log), &isolation{n: n}
 	return n
 }

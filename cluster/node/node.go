@@ -33,6 +33,7 @@ type Setup struct {
 	Boot    string // kernel boot ID
 	Machine state.Machine
 	Keys    link.KeyRing // the accepted cluster keys, the active one first
+	KeyFile string       // where they come from, and what is followed from then on; empty: they stay
 	File    string       // the configuration file on this host; empty for none
 	DataDir string       // the replicated log, identity
 	RunDir  string       // what must survive a restart of the daemon, but not of the kernel
@@ -76,6 +77,8 @@ type Node struct {
 	probes     *probes
 	ready      *readiness
 	configs    *configs
+	keys       *keys
+	removed    []removed
 	survivor   *survivor
 	isolation  *isolation
 
@@ -111,6 +114,8 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	if n.link, err = link.Start(n.linkConfig()); err != nil {
 		return err
 	}
+	n.keys = newKeys(n.KeyFile, n.Keys, n.link.SetKeys, n.Log.With("node", n.Self))
+	n.removed = n.recallRemoved()
 	n.membership, err = membership.Start(membership.Config{
 		Self: n.Self, Nodes: n.Config.NodeNames(), Link: n.link,
 		DetectionTime: d, Meta: []byte(n.Boot), Log: n.Log,
@@ -148,6 +153,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	n.spawn(func() { n.listen(run) })
 	n.spawn(func() { n.probes.run(run) })
 	n.spawn(func() { n.ready.run(run) })
+	n.spawn(func() { n.keys.run(run) })
 	greeting, hush := context.WithCancel(run)
 	n.hush, n.hushed = hush, make(chan struct{})
 	n.spawn(func() {

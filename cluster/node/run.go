@@ -30,6 +30,7 @@ type Options struct {
 	BootID     string // empty: the kernel's. Only for tests and demonstrations
 	Unarmed    bool   // this host only votes: what devices and resources need is not looked for
 	Version    string
+	Reload     <-chan os.Signal // has the file of the cluster key read again now; may be nil
 	Log        *slog.Logger
 }
 
@@ -37,7 +38,7 @@ type Options struct {
 // form a cluster alone.
 const singleMarker = "form-single"
 
-// Run runs a daemon until ctx ends, or until it must not go on. SIGHUP has it read the cluster key's file again.
+// Run runs a daemon until ctx ends, or until it must not go on.
 func Run(ctx context.Context, o Options) error {
 	setup, err := prepare(o)
 	if err != nil {
@@ -67,11 +68,7 @@ func Run(ctx context.Context, o Options) error {
 		beating, rest := context.WithCancel(ctx)
 		var beats sync.WaitGroup
 		beats.Go(func() { n.keepAlive(beating) })
-		var next Next
-		select {
-		case <-ctx.Done():
-		case next = <-again:
-		}
+		next := n.until(ctx, again, o.Reload)
 		rest()
 		beats.Wait()
 		if ctx.Err() != nil {
@@ -87,6 +84,21 @@ func Run(ctx context.Context, o Options) error {
 		return errors.Join(cause, err)
 	}
 	return err
+}
+
+// until waits for the end of ctx, or for what the daemon is to begin anew with.
+func (n *Node) until(ctx context.Context, again <-chan Next, reload <-chan os.Signal) Next {
+	for {
+		select {
+		case <-ctx.Done():
+			return Next{}
+		case next := <-again:
+			return next
+		case <-reload:
+			n.Log.Info("the cluster key is read again", "node", n.Self, "file", n.KeyFile)
+			n.keys.hint()
+		}
+	}
 }
 
 // beginAnew is a restart of the daemon within the process. Where the new configuration cannot be used here, the one

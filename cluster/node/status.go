@@ -58,7 +58,7 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 		st.Operations = append(st.Operations, op)
 	}
 	st.Failures = failureStatus(s)
-	st.Problems = append(undead(s, view), problems(n, s, st, outlook)...)
+	st.Problems = append(undead(s, view), problems(n, s, st, said, outlook)...)
 	return st, nil
 }
 
@@ -151,7 +151,7 @@ func failureStatus(s *state.State) []api.Failure {
 }
 
 // problems says what is wrong and what to do, worst first.
-func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Problem {
+func problems(n *Node, s *state.State, st api.Status, said map[string]testimony, outlook outlook) []api.Problem {
 	var alarms, warnings, notices []api.Problem
 	alarm := func(text, cure string) {
 		alarms = append(alarms, api.Problem{Severity: api.SeverityAlarm, Text: text, Cure: cure})
@@ -190,6 +190,7 @@ func problems(n *Node, s *state.State, st api.Status, outlook outlook) []api.Pro
 	linkProblems(st.Nodes, warn)
 	n.fencingProblems(st.Nodes, alarm, warn)
 	n.configProblems(s, alarm, warn, notice)
+	n.keyProblems(st.Quorate, said, alarm, warn, notice)
 	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {
 		warn("no further failure is tolerated: "+strings.TrimPrefix(st.ToleratesBy, "none: "), "")
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/consensus"
-	"github.com/hamgr/hamgr/cluster/link"
 )
 
 // The states of a cluster that a witness serves.
@@ -178,22 +177,14 @@ func (w *witness) same(c candidate) bool {
 	return c.print == w.spec.print
 }
 
-// rekey lets the node go on with another key file, where nothing else has changed.
+// rekey lets the node go on with a changed key file, which it follows itself, where nothing else has changed.
 func (w *witness) rekey(c candidate) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.node == nil || c.text != w.spec.text || c.node != w.spec.node || c.key != w.spec.key {
 		return false
 	}
-	ring, err := link.ReadKeyRing(c.key)
-	if err == nil {
-		err = w.node.link.SetKeys(ring)
-	}
-	if err != nil {
-		w.options.Log.Warn("the cluster key is not changed at once", "err", err)
-		return false
-	}
+	w.node.keys.hint()
 	w.spec = c
-	w.options.Log.Info("cluster keys changed", "keys", ring.Fingerprints())
 	return true
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/consensus"
-	"github.com/hamgr/hamgr/cluster/link"
 )
 
 // kinds are those that the daemon's configuration is read with.
@@ -80,9 +79,6 @@ func serveWitness(ctx context.Context, o Options, running func(*Node), beat func
 				if err := asWitness(next.Config, setup.Self); err != nil {
 					return errors.Join(err, finish(setup, func() error { return n.Stop(context.WithoutCancel(ctx)) }))
 				}
-			}
-			if ring, err := link.ReadKeyRing(o.KeyFile); err == nil {
-				setup.Keys = ring
 			}
 			if n, err = beginAnew(ctx, n, setup, next); err != nil {
 				return err

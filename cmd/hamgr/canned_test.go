@@ -24,6 +24,7 @@ type canned struct {
 
 	changed *api.ChangeResult // the last change
 	since   int               // looks at the status since then
+	keys    *api.NodeKeys     // alpha's
 }
 
 func newCanned(kind string) *canned { return &canned{kind: kind} }

@@ -13,8 +13,8 @@ import (
 
 func runDaemon(ctx context.Context, o daemonOptions) error {
 	return node.Run(ctx, node.Options{
-		ConfigPath: o.configPath, Node: o.node, DataDir: o.dataDir, Socket: o.socket,
-		BootID: o.bootID, Version: version().Version, Log: o.log,
+		ConfigPath: o.configPath, KeyFile: o.keyFile, Node: o.node, DataDir: o.dataDir, Socket: o.socket,
+		BootID: o.bootID, Version: version().Version, Reload: o.reload, Log: o.log,
 	})
 }
 

@@ -40,10 +40,10 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"daemon": func(ts *testscript.TestScript, neg bool, args []string) {
-				if neg || len(args) != 1 {
+				if neg || len(args) == 0 {
 					ts.Fatalf("usage: daemon KIND")
 				}
-				stop, err := startDaemon(ts.Getenv("HAMGR_SOCKET"), newCanned(args[0]))
+				stop, err := startDaemon(ts.Getenv("HAMGR_SOCKET"), newCanned(strings.Join(args, " ")))
 				ts.Check(err)
 				ts.Defer(stop)
 			},

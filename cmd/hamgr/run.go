@@ -4,6 +4,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -16,8 +20,10 @@ type daemonOptions struct {
 	configPath string
 	node       string // empty: the host's name
 	dataDir    string // empty: the configuration's
+	keyFile    string // empty: the configuration's
 	socket     string
-	bootID     string // empty: the kernel's
+	bootID     string           // empty: the kernel's
+	reload     <-chan os.Signal // has the file of the cluster key read again
 	log        *slog.Logger
 }
 
@@ -29,14 +35,23 @@ func (c *cli) runCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the daemon of this node",
-		Long:  "Run the daemon of this node, in the foreground, until SIGTERM. It logs to standard error.",
-		Args:  cobra.NoArgs,
+		Long: "Run the daemon of this node, in the foreground, until SIGTERM. It logs to standard error. The file of the cluster key is\n" +
+			"followed: it is looked at every few seconds, and on SIGHUP at once.",
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLog(c.err, level, format)
 			if err != nil {
 				return err
 			}
-			o.log, o.socket = log, c.socket
+			reload := make(chan os.Signal, 1)
+			signal.Notify(reload, syscall.SIGHUP)
+			defer signal.Stop(reload)
+			o.log, o.socket, o.reload = log, c.socket, reload
+			if o.keyFile != "" {
+				if o.keyFile, err = filepath.Abs(o.keyFile); err != nil {
+					return err
+				}
+			}
 			return runError(runDaemon(cmd.Context(), o))
 		},
 	}
@@ -44,6 +59,7 @@ func (c *cli) runCommand() *cobra.Command {
 	flags.StringVar(&o.configPath, "config", defaultConfig, "the configuration file")
 	flags.StringVar(&o.node, "node", "", "this node's name in the configuration (default: the first part of the host's name)")
 	flags.StringVar(&o.dataDir, "data-dir", "", "folder of the replicated log (default: data_dir of the configuration)")
+	flags.StringVar(&o.keyFile, "key-file", "", "the file of the cluster key (default: key_file of the configuration)")
 	flags.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	flags.StringVar(&format, "log-format", "json", "json or text")
 	flags.StringVar(&o.bootID, "boot-id", "", "stand-in for the kernel's boot ID; for several nodes on one host")
