@@ -11,8 +11,9 @@ import (
 // it from the processor, or outlive others when memory runs out. resources/internal/process and
 // resources/command do the same for theirs.
 
-// ordinarily runs f, which starts a program, with ordinary scheduling, and gives the thread its own back
-// afterwards. The caller has locked itself to the thread, whose scheduling a child inherits.
+// ordinarily runs f, which starts a program and waits for its end, with ordinary scheduling, and gives the thread its own back
+// afterwards. The caller has locked itself to the thread, whose scheduling a child inherits. A real-time thread must not
+// reap one either: the kernel may make it wait, spinning, for somebody who does not get the processor.
 func ordinarily(f func() error) error {
 	const self, ordinary = 0, 0 // SCHED_OTHER; sched_setscheduler(2), which package syscall does not wrap
 	var own, none int32         // struct sched_param

@@ -82,6 +82,13 @@ func (p *process) run(path string, stdin []byte, mostOut int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	if err := ordinarily(func() error { p.execute(path, stdin, mostOut); return nil }); err != nil {
+		p.err = err
+	}
+}
+
+// execute starts the program and waits for its end.
+func (p *process) execute(path string, stdin []byte, mostOut int) {
 	stdout, stderr := &head{most: mostOut}, &tail{most: mostStderr}
 	cmd := osexec.Command(path)
 	cmd.Dir, cmd.Env = "/", environment
@@ -106,7 +113,7 @@ func (p *process) start(cmd *osexec.Cmd) error {
 	if killed {
 		return context.Canceled
 	}
-	if err := ordinarily(cmd.Start); err != nil {
+	if err := cmd.Start(); err != nil {
 		return startError(err)
 	}
 	unprotect(cmd.Process.Pid)

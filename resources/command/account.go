@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/hamgr/hamgr/resources"
+	"github.com/hamgr/hamgr/resources/internal/process"
 )
 
 // account is who runs the commands.
@@ -115,7 +116,11 @@ func lookUpGroup(ctx context.Context, name string) (uint32, error) {
 
 // getent gives the fields of an entry. Status 2 says that there is none: getent(1).
 func getent(ctx context.Context, database, name string, fields int) ([]string, error) {
-	out, err := exec.CommandContext(ctx, "getent", database, name).Output()
+	var out []byte
+	err := process.Ordinarily(func() (err error) {
+		out, err = exec.CommandContext(ctx, "getent", database, name).Output()
+		return err
+	})
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:

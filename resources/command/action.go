@@ -51,7 +51,7 @@ func (c *command) act(ctx context.Context, argv []string) (ending, error) {
 	w.Close()
 	if err != nil {
 		if child != nil {
-			_, _ = child.Wait()
+			_, _ = reap(child)
 		}
 		return ending{}, err
 	}
@@ -73,6 +73,15 @@ func (c *command) act(ctx context.Context, argv []string) (ending, error) {
 	return ending{state.ExitCode(), fmt.Sprintf("%s ended with %s%s", argv[0], state, said)}, nil
 }
 
+// reap waits for the end of a child.
+func reap(child *os.Process) (state *os.ProcessState, err error) {
+	err = process.Reap(func() (err error) {
+		state, err = child.Wait()
+		return err
+	})
+	return state, err
+}
+
 // errHangs says that something of an action is left although it was killed.
 var errHangs = errors.New("it was killed, and something of it hangs in the kernel")
 
@@ -80,11 +89,11 @@ var errHangs = errors.New("it was killed, and something of it hangs in the kerne
 func (k kin) wait(ctx context.Context, child *os.Process) (state *os.ProcessState, why, err error) {
 	if why = k.leader.Wait(ctx); why != nil {
 		if err := k.kill(); err != nil {
-			go func() { _, _ = child.Wait() }() // whenever it ends
+			go func() { _, _ = reap(child) }() // whenever it ends
 			return nil, why, fmt.Errorf("%w: %w", errHangs, err)
 		}
 	}
-	state, err = child.Wait()
+	state, err = reap(child)
 	if err == nil && why == nil && unix.Kill(-k.leader.PID, 0) == nil { // its process group outlives it
 		if err := k.kill(); err != nil {
 			return nil, nil, fmt.Errorf("%w: %w", errHangs, err)

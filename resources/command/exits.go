@@ -28,9 +28,12 @@ func (e *exits) reap(p process.Process) {
 		return
 	}
 	var status unix.WaitStatus
-	if pid, err := unix.Wait4(p.PID, &status, unix.WNOHANG, nil); err == nil && pid == p.PID {
-		e.last, e.status = p, status
-	}
+	_ = process.Reap(func() error {
+		if pid, err := unix.Wait4(p.PID, &status, unix.WNOHANG, nil); err == nil && pid == p.PID {
+			e.last, e.status = p, status
+		}
+		return nil
+	})
 }
 
 // succeeded reports whether p is known to have ended with status 0.

@@ -53,7 +53,7 @@ func runProgram(ctx context.Context, argv ...string) (code int, err error) {
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err = process.Ordinarily(cmd.Start); err == nil {
-		err = cmd.Wait()
+		err = process.Reap(cmd.Wait)
 	}
 	switch exited := (*exec.ExitError)(nil); {
 	case ctx.Err() != nil && (err == nil || cmd.ProcessState != nil && !cmd.ProcessState.Success()):

@@ -136,19 +136,19 @@ func (v *volumeGroup) run(ctx context.Context, held *os.File, program string, ar
 	leader, err := process.Look(cmd.Process.Pid) // it is not reaped yet, so it is there
 	if err != nil {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
-		go cmd.Wait()
+		go process.Reap(cmd.Wait)
 		return nil, fmt.Errorf("look at %s: %w", program, err)
 	}
 	why := leader.Wait(ctx)
 	if why != nil {
 		gone := end(leader)
-		go cmd.Wait() // for what it has started, too, if that keeps the pipes
+		go process.Reap(cmd.Wait) // for what it has started, too, if that keeps the pipes
 		if !gone {
 			return nil, fmt.Errorf("%s: %w: %w", title(program, args), errHangs, why)
 		}
 		return nil, fmt.Errorf("%s was ended: %w", title(program, args), why)
 	}
-	err = cmd.Wait()
+	err = process.Reap(cmd.Wait)
 	switch {
 	case err == nil, errors.Is(err, exec.ErrWaitDelay):
 		return stdout.buf, nil

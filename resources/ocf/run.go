@@ -128,7 +128,7 @@ func execute(ctx context.Context, j job) (result, error) {
 		hangs = k.kill()
 	}
 	_ = leader.Wait(context.Background())
-	_ = cmd.Wait() // its state says all
+	_ = process.Reap(cmd.Wait) // its state says all
 	out.finish()
 	errs.finish()
 	status := cmd.ProcessState.ExitCode()
@@ -169,7 +169,7 @@ func (j job) spawn(ctx context.Context, stdout, stderr *os.File) (*exec.Cmd, pro
 	}
 	if err != nil {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		_ = process.Reap(cmd.Wait)
 		return nil, process.Process{}, fmt.Errorf("look at what was started: %w", err)
 	}
 	return cmd, leader, nil
