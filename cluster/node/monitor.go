@@ -101,7 +101,7 @@ func (r *runner) lookAtAll(ctx context.Context) *failure {
 	found := make([]*resourceError, len(r.parts))
 	var looks sync.WaitGroup
 	for i, p := range r.parts {
-		looks.Go(func() { found[i] = r.monitorOnce(ctx, p) })
+		looks.Go(func() { found[i] = r.monitorPresent(ctx, p) })
 	}
 	looks.Wait()
 	for i, err := range found {
@@ -124,7 +124,20 @@ func (r *runner) monitor(ctx context.Context, p *part) *resourceError {
 		case <-timer.C:
 		}
 		timer.Reset(every)
-		if err := r.monitorOnce(ctx, p); err != nil {
+		if err := r.monitorPresent(ctx, p); err != nil {
+			return err
+		}
+	}
+}
+
+// monitorPresent looks at one resource as the holder of the present. What a node saw before it stood still, and what it
+// sees before it has asked whether it holds the group still, is nothing to act upon.
+func (r *runner) monitorPresent(ctx context.Context, p *part) *resourceError {
+	for {
+		if r.n.trust.wait(ctx) != nil {
+			return nil
+		}
+		if err := r.monitorOnce(ctx, p); err == nil || r.n.trust.now() {
 			return err
 		}
 	}
@@ -165,6 +178,9 @@ func (r *runner) awaitDeath(ctx context.Context, p *part, w resources.Watcher, a
 		return nil
 	}
 	p.died = true
+	if r.n.trust.wait(ctx) != nil {
+		return nil
+	}
 	if adopted {
 		return r.monitorOnce(ctx, p)
 	}

@@ -141,7 +141,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n.trust = newTrust(d, n.Log) // what came before is no silence of others
+	n.trust = newTrust(d, n.uptime, n.Log) // what came before is no silence of others
 	n.touch = &touch{n: n}
 	n.coord = coordinator.New(n.coordinatorConfig())
 	close(n.assembled)

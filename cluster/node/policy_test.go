@@ -160,7 +160,7 @@ func newStage(t *testing.T, onFail string, scripts ...*script) *stage {
 	n.Kinds.Resources = resources.NewRegistry(kinds...)
 	began := time.Now()
 	n.Uptime = func() time.Duration { return time.Since(began) }
-	n.trust = newTrust(time.Second, n.Log)
+	n.trust = newTrust(time.Second, n.uptime, n.Log)
 	era, _ := n.trust.question()
 	n.trust.answered(era)
 	n.peers, n.groups, n.ready = newPeers(n), newGroups(n), newReadiness(n)
@@ -385,7 +385,7 @@ func TestRestartAsksFirst(t *testing.T) {
 		s := newStage(t, config.OnFailRestart, p)
 		s.begin(t, state.Granted)
 		time.Sleep(time.Second)
-		s.n.trust.lose(time.Now(), time.Minute)
+		s.n.trust.look(func() { s.n.trust.lose(time.Now(), time.Minute) })
 		p.set(false)
 		close(p.died)
 		time.Sleep(time.Minute)
@@ -400,6 +400,29 @@ func TestRestartAsksFirst(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := p.count("start"); n != 2 || !p.is() {
 			t.Fatalf("started %d times", n)
+		}
+	})
+}
+
+// TestMonitorAsksFirst: a node that stood still neither looks at what it may not hold any more nor tells of it.
+func TestMonitorAsksFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &script{}
+		s := newStage(t, config.OnFailMove, p)
+		s.begin(t, state.Granted)
+		time.Sleep(time.Minute)
+		s.n.trust.look(func() { s.n.trust.lose(time.Now(), time.Minute) })
+		p.set(false)
+		looks := p.count("probe")
+		time.Sleep(time.Minute)
+		if n := p.count("probe"); n != looks || len(s.failed()) > 0 {
+			t.Fatalf("looked %d times, and told of %v", n-looks, s.failed())
+		}
+		era, _ := s.n.trust.question()
+		s.n.trust.answered(era)
+		time.Sleep(time.Minute)
+		if n := p.count("probe"); n == looks || len(s.failed()) != 1 {
+			t.Fatalf("looked %d times, and told of %v", n-looks, s.failed())
 		}
 	})
 }

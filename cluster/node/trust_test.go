@@ -8,10 +8,16 @@ import (
 	"time"
 )
 
+// sinceNow is a kernel that has just started, in virtual time.
+func sinceNow() func() time.Duration {
+	start := time.Now()
+	return func() time.Duration { return time.Since(start) }
+}
+
 func TestTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := 3 * time.Second
-		tr := newTrust(d, slog.New(slog.DiscardHandler))
+		tr := newTrust(d, sinceNow(), slog.New(slog.DiscardHandler))
 		if tr.now() {
 			t.Fatal("trusted before it asked")
 		}
@@ -20,7 +26,7 @@ func TestTrust(t *testing.T) {
 			t.Fatal("a fresh node does not ask")
 		}
 		// It stands still between question and answer: the answer is of the past.
-		tr.lose(time.Now(), d)
+		tr.look(func() { tr.lose(time.Now(), d) })
 		tr.answered(era)
 		if tr.now() {
 			t.Fatal("an answer from before the pause was believed")
@@ -35,7 +41,7 @@ func TestTrust(t *testing.T) {
 			t.Fatalf("silence %s", s)
 		}
 		// Its own pause is not the coordinator's silence.
-		tr.lose(time.Now(), d)
+		tr.look(func() { tr.lose(time.Now(), d) })
 		if s := tr.silence(); s != 0 || tr.now() {
 			t.Fatalf("silence %s, trusted %v", s, tr.now())
 		}
@@ -51,7 +57,7 @@ func TestTrust(t *testing.T) {
 func TestTrustKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		tr := newTrust(time.Second, slog.New(slog.DiscardHandler))
+		tr := newTrust(time.Second, sinceNow(), slog.New(slog.DiscardHandler))
 		done := make(chan struct{})
 		go func() { tr.watch(ctx); close(done) }()
 		era, _ := tr.question()
@@ -60,6 +66,41 @@ func TestTrustKeepsTime(t *testing.T) {
 		time.Sleep(time.Hour)
 		if !tr.now() || tr.awakeSince() != began {
 			t.Error("lost trust without a pause")
+		}
+		cancel()
+		<-done
+	})
+}
+
+// TestPauseIsNoticedByWhoAsks: after a pause anybody may run before the watch does, and must not get the trust of before.
+func TestPauseIsNoticedByWhoAsks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		d := time.Second
+		kernel := sinceNow()
+		var suspended time.Duration // in which the usual clock stands still
+		tr := newTrust(d, func() time.Duration { return kernel() + suspended }, slog.New(slog.DiscardHandler))
+		done := make(chan struct{})
+		go func() { tr.watch(ctx); close(done) }()
+		time.Sleep(d / 3)
+		era, _ := tr.question()
+		tr.answered(era)
+		suspended = d / 3
+		if !tr.now() {
+			t.Error("a short pause costs trust")
+		}
+		suspended += time.Minute
+		if tr.now() {
+			t.Error("trusted right after a pause of a minute")
+		}
+		if tr.answered(era); tr.now() {
+			t.Error("an answer from before the pause was believed")
+		}
+		if s := tr.silence(); s != 0 {
+			t.Errorf("its own pause is the coordinator's silence, of %s", s)
+		}
+		if g := tr.longestGap(); g < time.Minute-d || g > time.Minute+d {
+			t.Errorf("the longest pause was %s", g)
 		}
 		cancel()
 		<-done
