@@ -14,8 +14,12 @@ import (
 const realTimePriority = 1
 
 // realTime asks for real-time scheduling, so that a host that is busy is not taken for one that is
-// dead. Threads that the runtime makes later inherit it; processes of resources do not, their
-// kinds see to that.
+// dead. It is for all threads, those that the runtime makes later inherit it: links, membership, log and
+// coordinator are goroutines, which run on any of them, and each waits for the others.
+//
+// What has to do with other processes is ordinary. So are the programs of resources and fence agents, which could keep
+// the daemon itself from the processor, and the threads that start them and wait for their end, because a real-time
+// thread can spin in the kernel while it reaps (resources/internal/process, agents/exec). The daemon starts none besides.
 func realTime(log *slog.Logger) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
