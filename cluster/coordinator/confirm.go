@@ -60,10 +60,7 @@ func (c *Coordinator) Confirm(ctx context.Context, word state.Confirm) (state.Op
 // signsOfLife asks every device and every node whether the node is alive. Devices may take long, so they come
 // first: what the nodes heard meanwhile counts.
 func (c *Coordinator) signsOfLife(ctx context.Context, node string) (signs, silence []string) {
-	var (
-		mu sync.Mutex
-		wg sync.WaitGroup
-	)
+	var mu sync.Mutex
 	say := func(sign bool, format string, args ...any) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -81,24 +78,14 @@ func (c *Coordinator) signsOfLife(ctx context.Context, node string) (signs, sile
 		}
 		say(age < limit, "%s heard it %s ago", by, age.Round(time.Millisecond))
 	}
-	readers := c.readers(node)
-	c.askDevices(ctx, readers, node, say)
-	for _, reader := range readers {
-		if reader == c.cfg.Self {
-			continue
+	c.askDevices(ctx, c.readers(node), node, say)
+	c.askContacts(ctx, node, func(reader string, age time.Duration, ever bool, err error) {
+		if err != nil {
+			say(false, "%s was not asked: %v", reader, err)
+			return
 		}
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, c.cfg.DetectionTime)
-			defer cancel()
-			age, ever, err := c.cfg.Elsewhere.Contact(ctx, reader, node)
-			if err != nil {
-				say(false, "%s was not asked: %v", reader, err)
-				return
-			}
-			heard(reader, age, ever)
-		})
-	}
-	wg.Wait()
+		heard(reader, age, ever)
+	})
 	own := c.cfg.Look()[node]
 	heard(c.cfg.Self, time.Since(own.Contact), own.Heard)
 	return signs, silence

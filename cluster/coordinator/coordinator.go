@@ -58,8 +58,12 @@ type Config struct {
 	Voters func() []string
 	// Forced gives the operator's word for a forced quorum that is not in the log yet, nil if there is none; ForceDone
 	// is told once it is. Both may be nil.
-	Forced     func() (*state.Force, error)
-	ForceDone  func() error
+	Forced    func() (*state.Force, error)
+	ForceDone func() error
+	// Shot gives the order against the other one of two nodes, which this one fenced before it went on alone, nil if there is
+	// none; ShotDone is told once that is in the log. Both may be nil.
+	Shot       func() (*state.Order, error)
+	ShotDone   func() error
 	Speaks     int // the newest version of the log's format that this daemon knows
 	Replicated Log
 	Fencer     Fencer
@@ -73,6 +77,9 @@ type Config struct {
 	Fencing string
 	// Unarmed says that this node works no fence device.
 	Unarmed bool
+	// Watchdog gives after how much silence a node's watchdog must have reset it, by this node's configuration; 0 where it
+	// is none of the node's fencing levels. It may be nil.
+	Watchdog func(node string) time.Duration
 	// Levels gives a node's fence devices.
 	Levels func(node string) [][]stonith.Device
 	Log    *slog.Logger
@@ -225,6 +232,9 @@ func (c *Coordinator) step(ctx context.Context) error {
 		return err
 	}
 	if err := c.configure(ctx); err != nil {
+		return err
+	}
+	if err := c.shotBefore(ctx); err != nil {
 		return err
 	}
 	for range maxRounds {

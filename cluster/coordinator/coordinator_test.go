@@ -35,6 +35,7 @@ type office struct {
 
 	seed      state.Configure
 	elsewhere coordinator.Elsewhere
+	watchdog  func(string) time.Duration
 	levels    [][]stonith.Device                                          // of every node
 	off       func(context.Context, stonith.Order) (stonith.Proof, error) // nil is a device that does its work
 	check     func() []stonith.Health
@@ -73,6 +74,7 @@ func (o *office) open(seed state.Configure) {
 		Self: "alpha", Boot: "alpha-1", DetectionTime: time.Second, FenceAction: state.FenceReboot, Seed: seed,
 		Replicated: o, Fencer: o, State: o.state, Look: o.look,
 		Elsewhere: o.elsewhere,
+		Watchdog:  o.watchdog,
 		Levels:    func(string) [][]stonith.Device { return o.levels },
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

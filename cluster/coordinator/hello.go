@@ -26,6 +26,8 @@ type Hello struct {
 	Found   map[string]string `json:"found,omitempty"`
 	// Machine is what the host says of its hardware; empty fields are not known.
 	Machine state.Machine `json:"machine,omitzero"`
+	// Watchdog is what the node claims of its watchdog; nil for none.
+	Watchdog *state.WatchdogClaim `json:"watchdog,omitempty"`
 	// Ask says that the node trusts nothing that it knew before (it just started, or stood
 	// still), and needs an answer that a committed entry stands behind.
 	Ask bool `json:"ask,omitempty"`
@@ -47,7 +49,16 @@ type Welcome struct {
 	Riddle string `json:"riddle,omitempty"`
 }
 
-// Hello takes note of a node, and joins it to the cluster if the state does not yet say so. An
+// claim is what of the greeting the state can keep, in the format to which the cluster keeps.
+func (h Hello) claim(s *state.State) *state.WatchdogClaim {
+	if s.Format() < 2 {
+		return nil
+	}
+	return h.Watchdog
+}
+
+// Hello takes note of a node, and joins it to the cluster if the state does not yet say so. What the node claims of its
+// watchdog is committed before it is answered: the node goes by what was answered, and the next coordinator by what was committed. An
 // answer to a node that asks is preceded by a committed entry: it proves that this node led
 // after the question came.
 func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome, error) {
@@ -74,8 +85,8 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 	}
 	c.noteHello(from, h, s.Applied)
 	if n.Boot != h.Boot || n.Session != h.Session || !n.Up || h.Machine != (state.Machine{}) && h.Machine.Kept() != n.Machine ||
-		!maps.Equal(found(s, from), unheld(s, from, h)) {
-		join := state.Join{Node: from, Boot: h.Boot, Session: h.Session, Found: h.Found, Machine: h.Machine}
+		!h.claim(s).Same(n.Watchdog) || !maps.Equal(found(s, from), unheld(s, from, h)) {
+		join := state.Join{Node: from, Boot: h.Boot, Session: h.Session, Found: h.Found, Machine: h.Machine, Watchdog: h.claim(s)}
 		if _, err := c.commit(ctx, state.Command{Join: &join}); err != nil {
 			return Welcome{}, err
 		}

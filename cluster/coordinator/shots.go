@@ -52,7 +52,7 @@ func (c *Coordinator) startShot(ctx context.Context, o *state.Operation) {
 }
 
 // attempt is one attempt at an operation. A failed one is recorded, and keeps the operation busy
-// for a pause that grows with the failures.
+// for a pause that grows with the failures, or until the target's watchdog proves it down.
 func (c *Coordinator) attempt(ctx context.Context, o state.Operation) {
 	var err error
 	over := c.devices.shoot(ctx, deviceNames(c.cfg.Levels(o.Node)))
@@ -66,11 +66,11 @@ func (c *Coordinator) attempt(ctx context.Context, o state.Operation) {
 		return
 	}
 	c.cfg.Log.Error("fencing attempt failed", "node", o.Node, "boot", o.Boot, "op", o.ID, "action", o.Action, "executor", o.Executor, "attempt", o.Attempts, "err", err)
-	failed := state.Command{ShotFailed: &state.ShotFailed{Op: o.ID, Executor: o.Executor, Error: err.Error(), Devices: failedDevices(err)}}
+	failed := state.Command{ShotFailed: &state.ShotFailed{Op: o.ID, Executor: o.Executor, Error: c.withWatchdog(o, err.Error()), Devices: failedDevices(err)}}
 	if _, err := c.commit(ctx, failed); err != nil && ctx.Err() == nil {
 		c.cfg.Log.Warn("failed attempt not recorded", "op", o.ID, "err", err)
 	}
-	pause(ctx, retryPause(o.Failures))
+	c.rest(ctx, o)
 }
 
 // cameThrough reports whether an attempt that ended with an error was committed as a success after all: the outcome
