@@ -214,6 +214,7 @@ func (s *Stores) cutBehindSnapshot() error {
 // past is what the stores tell of a log before raft runs.
 type past struct {
 	formed   bool
+	last     uint64             // entry, in the log or covered by a snapshot
 	cluster  string             // its ID, as far as the log tells
 	forks    []fork             // from the newest snapshot: nothing else brings any
 	servers  raft.Configuration // the newest, committed or not
@@ -246,7 +247,7 @@ func (s *Stores) past() (p past, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.formed = p.formed || last > 0
+	p.formed, p.last = p.formed || last > 0, max(last, covered)
 	for i := first; i != 0 && i <= last; i++ {
 		var e raft.Log
 		if err := s.log.GetLog(i, &e); err != nil {

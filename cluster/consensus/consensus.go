@@ -93,6 +93,9 @@ type Config struct {
 	// DetectionTime sets every interval, see DeriveTiming.
 	DetectionTime time.Duration
 	Stores        *Stores // nil: files in Dir; tests use MemoryStores
+	// Had is what this boot of the host saw of the log before, if it is known: a log that has less was
+	// replaced by an older copy.
+	Had Had
 	// Fatal is called once, in a goroutine of its own, when a store failed. The log votes,
 	// leads and acknowledges nothing any more. After ErrStoreHung the caller cuts the node
 	// off the network and ends the process: an abandoned write may still reach the disk at
@@ -104,6 +107,12 @@ type Config struct {
 	// again: Start sets the old data aside, and the node returns as a newcomer.
 	Dismissed func(reason string)
 	Log       *slog.Logger // nil: discard
+}
+
+// Had is how far a log was.
+type Had struct {
+	ID      string `json:"id"`      // of the voter, as in Status
+	Applied uint64 `json:"applied"` // an entry that it had applied, as in Status
 }
 
 func (c *Config) validate() error {
@@ -267,6 +276,9 @@ func (l *Log) start() (err error) {
 	}
 	if l.past, err = l.stores.past(); err != nil {
 		return err
+	}
+	if had := l.cfg.Had; had.ID == l.id.ID && l.past.last < had.Applied {
+		return fmt.Errorf("%w (its log ends with entry %d, and had entry %d in this boot)", ErrRolledBack, l.past.last, had.Applied)
 	}
 	becameAlone, err := l.finishAlone()
 	if err != nil {

@@ -52,6 +52,44 @@ func TestRestoredCopyDoesNotVote(t *testing.T) {
 	})
 }
 
+// Nobody who knows better is there, but the host remembers how far this boot was.
+func TestRestoredCopyIsKnownToItsBoot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, time.Second, 3)
+		old := c.nodes["clpha"]
+		old.onFiles()
+		c.startAll()
+		c.allVote(4 * time.Second)
+		copied := t.TempDir() + "/copy"
+		if err := os.CopyFS(copied, os.DirFS(old.dir)); err != nil { // behind its back: what is in it is older
+			t.Fatal(err)
+		}
+		c.coordinator(3 * time.Second).mustPropose("acknowledged")
+		c.within(time.Second, "it has it", func() bool { return old.fsm.has("acknowledged") })
+		s := old.log.Status()
+		old.stop()
+		whole := old.dir
+		c.network.Isolate(old.name)
+		old.dir = copied
+		if err := old.try(remembering(s)); !errors.Is(err, ErrRolledBack) {
+			t.Fatalf("started: %v", err)
+		}
+		s.ID = "another one" // of a voter that is gone
+		old.dir = whole
+		if err := old.try(remembering(s)); err != nil {
+			t.Fatal(err)
+		}
+		c.network.HealAll()
+		c.coordinator(3 * time.Second).mustPropose("after")
+	})
+}
+
+// remembering is what a boot knows of a log.
+func remembering(s Status) func(*Config) {
+	return func(c *Config) { c.Had = Had{ID: s.ID, Applied: s.Applied} }
+}
+
 // Those who know better are away when it starts. It is found out as soon as one is heard, and
 // though all is well by then.
 func TestRestoredCopyIsFoundOutLater(t *testing.T) {

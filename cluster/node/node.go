@@ -134,6 +134,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 		Self: n.Self, Voters: n.Config.Voters(), Dir: n.DataDir, Single: n.Single,
 		Link: n.link, FSM: n.replica, DetectionTime: d, Stores: n.Stores,
 		Fatal: n.broken, Log: n.Log,
+		Had:       n.seen(),
 		Parked:    n.parked,
 		Dismissed: func(reason string) { n.again(Next{Reason: reason}) },
 		Scratch:   func() consensus.FSM { return newReplica(n.Speaks, nil, func(error) {}) },
@@ -148,6 +149,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	n.replica.onChange(n.wake)
 
 	n.spawn(func() { n.trust.watch(run) })
+	n.spawn(func() { n.noteSeen(run) })
 	n.spawn(func() { n.touch.watch(run) })
 	n.spawn(func() { n.coord.Run(run) })
 	n.spawn(func() { n.listen(run) })
@@ -287,6 +289,8 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		Voters:         n.voting,
 		Forced:         n.forced,
 		ForceDone:      func() error { return n.forget(forceFile) },
+		Shot:           n.shot,
+		ShotDone:       func() error { return n.forget(shotFile) },
 		Replicated:     n.replicated,
 		Fencer:         n.fencer,
 		State:          n.replica.State,
