@@ -97,11 +97,11 @@ func TestWatchdogNeverCounts(t *testing.T) {
 		claim *state.WatchdogClaim
 		alter func(*testing.T, *office)
 	}{
-		"no claim":     {nil, func(*testing.T, *office) {}},
-		"untested":     {&untested, func(*testing.T, *office) {}},
-		"disarmed":     {&disarmed, func(*testing.T, *office) {}},
-		"no level":     {&counts, func(t *testing.T, o *office) { o.watchdog = func(string) time.Duration { return 0 } }},
-		"others hear":  {&counts, func(t *testing.T, o *office) { o.elsewhere = hearing{} }},
+		"no claim":    {nil, func(*testing.T, *office) {}},
+		"untested":    {&untested, func(*testing.T, *office) {}},
+		"disarmed":    {&disarmed, func(*testing.T, *office) {}},
+		"no level":    {&counts, func(t *testing.T, o *office) { o.watchdog = func(string) time.Duration { return 0 } }},
+		"others hear": {&counts, func(t *testing.T, o *office) { o.elsewhere = hearing{} }},
 		"gossip alive": {&counts, func(t *testing.T, o *office) {
 			o.looks["beta"] = coordinator.Sighting{Gossip: "alive", GossipBoot: "beta-1", Contact: time.Now()}
 			o.must(t, state.Command{Order: &state.Order{Node: "beta", Boot: "beta-1", Action: state.FenceOff, Reason: "by hand", By: "anna"}})
