@@ -44,6 +44,8 @@ func TestOutputsAreDocumented(t *testing.T) {
 		"resource kinds":                       kindsOutput{},
 		"resource describe KIND[:PROGRAM]":     kindOutput{},
 		"init":                                 initOutput{},
+		"key list":                             keyListOutput{},
+		"key add, key use KEY, key drop KEY":   keyChangeOutput{},
 		"version":                              versionOutput{},
 		"witness status":                       witnessOutput{},
 	} {

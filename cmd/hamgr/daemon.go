@@ -32,6 +32,9 @@ func kinds() config.Kinds { return node.Kinds() }
 // openDirect reads a configuration for working its fence devices without a cluster.
 func openDirect(path string, log *slog.Logger) (fencing, error) { return node.OpenDirect(path, log) }
 
+// keyFile is the file of the cluster's key on this host.
+type keyFile = node.KeyFile
+
 // newKeyFile writes a new cluster key. It never overwrites: fs.ErrExist.
 func newKeyFile(path string) error { return node.NewKeyFile(path) }
 

@@ -72,6 +72,7 @@ func (c *cli) root() *cobra.Command {
 		c.groupCommand(),
 		c.guardCommand(),
 		c.initCommand(),
+		c.keyCommand(),
 		c.maintenanceCommand(),
 		c.nodeCommand(),
 		c.quorumCommand(),
