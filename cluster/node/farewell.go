@@ -12,14 +12,21 @@ import (
 
 // Stop ends the daemon and leaves the groups as they are. A node that holds nothing takes its leave.
 func (n *Node) Stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Cluster.DetectionTime, time.Second))
-	defer cancel()
+	d := max(n.Config.Cluster.DetectionTime, time.Second)
 	if n.hush != nil {
-		n.handOver(ctx)
-		n.leave(ctx)
+		farewell, cancel := context.WithTimeout(ctx, farewellTimes*d)
+		n.handOver(farewell)
+		n.leave(farewell)
+		cancel()
 	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	return n.Halt(ctx)
 }
+
+// farewellTimes is for how many detection times a node that goes waits until it is heard that it does: there may
+// be an election first.
+const farewellTimes = 2
 
 // Restart ends the daemon for a moment: the groups stay as they are, and the others hear that, and for how long at
 // most, so that nobody misses this node meanwhile.
@@ -87,15 +94,29 @@ func (n *Node) leave(ctx context.Context) {
 		n.Log.Error("no leave taken", "node", n.Self, "err", err)
 		return
 	}
-	quick, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/2)
-	defer cancel()
-	if err := n.peers.report(quick, state.Command{Leave: &state.Leave{Node: n.Self, Boot: n.Boot}}); err != nil {
-		n.Log.Debug("no leave taken", "err", err)
+	if err := n.takeLeave(ctx); err != nil {
+		n.Log.Info("no leave taken", "node", n.Self, "err", err)
 		return
 	}
 	n.handInVote(ctx)
+	quick, cancel := context.WithTimeout(ctx, n.Config.Cluster.DetectionTime/2)
+	defer cancel()
 	if err := n.membership.Leave(quick); err != nil {
 		n.Log.Debug("leave not gossiped", "err", err)
+	}
+}
+
+// takeLeave says so, until it was heard. Where nobody was heard for long there is nobody to say it to.
+func (n *Node) takeLeave(ctx context.Context) error {
+	d := n.Config.Cluster.DetectionTime
+	for {
+		err := n.peers.report(ctx, state.Command{Leave: &state.Leave{Node: n.Self, Boot: n.Boot}})
+		switch {
+		case err == nil, errors.Is(err, state.ErrConflict), errors.Is(err, state.ErrSuperseded), errors.Is(err, state.ErrUnknown):
+			return err
+		case n.trust.silence() >= d || !sleep(ctx, d/16):
+			return err
+		}
 	}
 }
 

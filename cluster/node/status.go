@@ -166,7 +166,7 @@ func problems(n *Node, s *state.State, st api.Status, said map[string]testimony,
 	if !st.Quorate {
 		alarm("this node hears no coordinator: "+orElse(st.Waiting, "a majority of the nodes is missing"), "bring the other nodes back, or their network")
 	}
-	n.twoNodeProblems(s, st.Quorate, alarm)
+	n.twoNodeProblems(st.Quorate, alarm)
 	for _, name := range s.NodeNames() {
 		if o := s.OpenOperation(name); o != nil {
 			if text, cure := operationProblem(o, outlook.Waits[o.ID]); text != "" {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -34,6 +35,10 @@ type survivor struct {
 	mu     sync.Mutex
 	doing  string // in words, for status; empty if there is nothing to do
 	failed string // how the last attempt ended
+
+	caught atomic.Bool // this daemon has applied what was committed before it started
+	past   *state.State
+	upTo   uint64 // the entry of the log up to which past was made
 }
 
 // The pauses between two attempts to prove the other node off.
@@ -87,7 +92,11 @@ func (v *survivor) words() (doing, failed string) {
 
 // lost gives the other node, and why it counts as lost; empty if it does not, or if this node may not act on it.
 func (v *survivor) lost() (*state.Node, string) {
-	n, s := v.n, v.n.replica.State()
+	n := v.n
+	if !n.wasQuorate() {
+		return nil, ""
+	}
+	s := n.known()
 	if !s.TwoNode || len(s.Nodes) != 2 || s.Nodes[n.Self] == nil {
 		return nil, ""
 	}
@@ -98,13 +107,37 @@ func (v *survivor) lost() (*state.Node, string) {
 	sight, d := n.look()[other.Name], n.Config.Cluster.DetectionTime
 	silent := time.Since(sight.Contact)
 	_, led := n.replicated.Coordinator()
-	if led || sight.Gossip == "alive" || silent < d || !n.wasQuorate() || !n.bothVote(other.Name) {
+	if led || sight.Gossip == "alive" || silent < d || !n.bothVote(other.Name) {
 		return nil, ""
 	}
 	if hasLeft(other) {
 		return other, fmt.Sprintf("%s has left, and there is no quorum without its vote", other.Name)
 	}
 	return other, fmt.Sprintf("%s is silent on every link for %s, and there is no quorum", other.Name, silent.Round(time.Millisecond))
+}
+
+// known is the newest state that this node knows of. A daemon that started while there is no quorum has applied
+// nothing but a snapshot; its log has the rest, and what of it is not committed will be, should it go on alone.
+func (n *Node) known() *state.State {
+	if n.survivor.caught.Load() {
+		return n.replica.State()
+	}
+	return n.survivor.replayed()
+}
+
+func (v *survivor) replayed() *state.State {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := v.n
+	if newest := n.replicated.LastIndex(); v.past == nil || v.upTo != newest {
+		all := newReplica(n.Speaks, nil, func(error) {})
+		if err := n.replicated.Replay(all); err != nil || all.unknown.Load() {
+			n.Log.Error("what the log says is not known", "node", n.Self, "err", err)
+			return n.replica.State()
+		}
+		v.past, v.upTo = all.State(), newest
+	}
+	return v.past
 }
 
 // bothVote reports whether this node's vote and the other one's are those that the log counts. One that has no vote, or not
@@ -166,7 +199,7 @@ var errHeld = errors.New("the other node may shoot first")
 // prove reads the other node off, and switches it off before where it is this node's turn to. One that has left is
 // never switched off.
 func (v *survivor) prove(ctx context.Context, other *state.Node) (stonith.Proof, error) {
-	n, s := v.n, v.n.replica.State()
+	n, s := v.n, v.n.known()
 	from := time.Now()
 	if !shootsFirst(s, n.Self) {
 		from = from.Add(SecondShotDelay(n.Config, n.Self))
@@ -200,6 +233,9 @@ func (v *survivor) order(s *state.State, other *state.Node, from time.Time) ston
 			}
 			if _, why := v.lost(); why == "" {
 				return fmt.Errorf("%s is not lost any more", other.Name)
+			}
+			if err := n.keepShot(other); err != nil {
+				return err
 			}
 			n.Log.Warn("fencing without a quorum, by the two-node rule", "node", other.Name, "boot", other.Boot)
 			return nil
@@ -238,6 +274,7 @@ const quorateFile = "quorate"
 
 // noteQuorate is called when a committed entry stood behind an answer to this node.
 func (n *Node) noteQuorate() {
+	n.survivor.caught.Store(true)
 	path := filepath.Join(n.RunDir, quorateFile)
 	if _, err := os.Stat(path); err == nil {
 		return

@@ -2,16 +2,16 @@ package node
 
 import (
 	"fmt"
-
-	"github.com/hamgr/hamgr/cluster/state"
+	"slices"
 )
 
 // twoNodeProblems tells what one of two nodes waits for that has no quorum.
-func (n *Node) twoNodeProblems(s *state.State, quorate bool, alarm func(text, cure string)) {
-	if quorate || !s.TwoNode || len(s.Nodes) != 2 || s.Nodes[n.Self] == nil {
+func (n *Node) twoNodeProblems(quorate bool, alarm func(text, cure string)) {
+	names := n.Config.NodeNames()
+	if quorate || !n.Config.Cluster.TwoNode || len(names) != 2 {
 		return
 	}
-	other := otherOf(s, n.Self)
+	other := names[1-slices.Index(names, n.Self)]
 	doing, failed := n.survivor.words()
 	switch {
 	case failed != "":

@@ -149,12 +149,12 @@ func (c *Cluster) generate() string {
 		fmt.Fprintf(&b, "[[node]]\nname = %q\naddresses = [\"10.0.0.%d\", \"10.1.0.%d\"]\nfencing = [[\"%s-bmc\"]]\n", n, i+1, i+1, n)
 		fmt.Fprintf(&b, "[[fence_device]]\nname = \"%s-bmc\"\nagent = \"fake\"\nmachine = true\ndevice = %q\n", n, n)
 	}
-	prefer, err := json.Marshal(append([]string{}, c.Prefer...))
-	if err != nil {
-		c.t.Fatal(err)
+	prefer := ""
+	if len(c.Prefer) > 0 {
+		prefer = fmt.Sprintf("prefer = [\"%s\"]\n", strings.Join(c.Prefer, `", "`))
 	}
 	for _, g := range c.Groups {
-		fmt.Fprintf(&b, "[[group]]\nname = %q\nprefer = %s\n%s\n", g, prefer, c.Keys[g])
+		fmt.Fprintf(&b, "[[group]]\nname = %q\n%s%s\n", g, prefer, c.Keys[g])
 		for _, r := range []string{"data", "app"} {
 			fmt.Fprintf(&b, "[[group.resource]]\nname = %q\nkind = \"fake\"\n%s\n", r, c.Resource)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/hamgr/hamgr/agents"
 	bmc "github.com/hamgr/hamgr/agents/fake"
@@ -31,7 +32,65 @@ func (o *sighted) Open(log *slog.Logger) (agents.Agent, error) {
 	if err := o.blind(); err != nil {
 		return unreachable{err}, nil
 	}
-	return o.Options.Open(log)
+	a, err := o.Options.Open(log)
+	if err != nil {
+		return nil, err
+	}
+	return awake{a, o.c.hosts[o.host]}, nil
+}
+
+// awake is an agent on a host that may stand still: then its calls wait until that moves again.
+type awake struct {
+	agents.Agent
+	host *Host
+}
+
+func (a awake) wait(ctx context.Context) error {
+	for a.host.still() {
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+func (a awake) Status(ctx context.Context, plug string) (agents.Reading, error) {
+	if err := a.wait(ctx); err != nil {
+		return agents.Reading{}, err
+	}
+	return a.Agent.Status(ctx, plug)
+}
+
+func (a awake) Off(ctx context.Context, plug string) error {
+	if err := a.wait(ctx); err != nil {
+		return err
+	}
+	return a.Agent.Off(ctx, plug)
+}
+
+func (a awake) On(ctx context.Context, plug string) error {
+	if err := a.wait(ctx); err != nil {
+		return err
+	}
+	return a.Agent.On(ctx, plug)
+}
+
+func (a awake) Identity(ctx context.Context, plug string) (agents.Identity, error) {
+	if err := a.wait(ctx); err != nil {
+		return agents.Identity{}, err
+	}
+	return a.Agent.(agents.Identifier).Identity(ctx, plug)
+}
+
+func (a awake) Check(ctx context.Context, plug string) error {
+	if err := a.wait(ctx); err != nil {
+		return err
+	}
+	return a.Agent.(agents.Checker).Check(ctx, plug)
 }
 
 func (o *sighted) blind() error {

@@ -480,3 +480,18 @@ func (h *Host) set(f func(*Host)) {
 	defer h.mu.Unlock()
 	f(h)
 }
+
+// Depart stops the daemon as a stop of its service does: its groups leave first. The host runs on.
+func (c *Cluster) Depart(name string) {
+	c.note("%s departs", name)
+	p := c.hosts[name].take()
+	if p == nil {
+		return
+	}
+	defer close(p.ended)
+	ctx, cancel := context.WithTimeout(context.Background(), p.DepartureBudget())
+	defer cancel()
+	if err := p.Node.Depart(ctx); err != nil {
+		c.note("%s departed, and not all ended in order: %v", name, err)
+	}
+}
