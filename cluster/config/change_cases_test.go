@@ -224,6 +224,10 @@ run = ["/bin/more"]`)},
 		facts: func(f *Facts) {
 			f.Groups["web"] = GroupFacts{Holders: []string{"beta"}, Running: true, Resources: []Resource{{Name: "disk", Kind: "mount", Options: &mountOptions{Device: "/dev/sdb1"}}}}
 		}},
+	{name: "refused a resource that may run in a group of one that is silent", change: to("name = \"batch\"\n", "name = \"batch\"\n[[group.resource]]\nname = \"disk\"\nkind = \"mount\"\ndevice = \"/dev/sdb1\"\nmountpoint = \"/mnt\"\n"),
+		facts: func(f *Facts) {
+			f.Groups["web"] = GroupFacts{Holders: []string{"beta"}, Running: true, Unknown: "beta does not answer"}
+		}},
 	{name: "allow where it is", change: to(`name = "db"`, "name = \"db\"\nallow = [\"alpha\", \"gamma\"]")},
 	{name: "refused allow elsewhere", change: to(`name = "db"`, "name = \"db\"\nallow = [\"beta\", \"gamma\"]")},
 	{name: "refused after what does not run", change: to(`name = "db"`, "name = \"db\"\nafter = [\"batch\"]")},

@@ -45,6 +45,8 @@ type GroupFacts struct {
 	Running bool     // it was started, and is not to stop
 	// Resources are those that it was started with, where they may differ from those of the configuration so far.
 	Resources []Resource
+	// Unknown is why it is not known with which resources it was started: a holder that gives no answer. Empty if it is.
+	Unknown string
 }
 
 // Objection is one thing that speaks against a change.

@@ -188,7 +188,9 @@ func (j *judge) taken() {
 				if p.old != nil && slices.ContainsFunc(p.old.Resources, func(o Resource) bool { return same(o, r) }) {
 					continue
 				}
-				if i := slices.IndexFunc(j.running(holder), func(o Resource) bool { return same(o, r) }); i >= 0 {
+				if f.Unknown != "" {
+					j.refuse(fmt.Sprintf("group %q: resource %q", p.name, r.Name), fmt.Sprintf("%s may run with the same one since an earlier configuration: %s", holder, f.Unknown), "wait until it answers, or has been fenced")
+				} else if i := slices.IndexFunc(j.running(holder), func(o Resource) bool { return same(o, r) }); i >= 0 {
 					j.refuse(fmt.Sprintf("group %q: resource %q", p.name, r.Name), fmt.Sprintf("%s runs on %s with the same one (%s): it would be active twice", holder, strings.Join(f.Holders, ", "), j.running(holder)[i].Name),
 						"hamgr group disable "+holder+", and wait until it is stopped")
 				}

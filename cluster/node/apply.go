@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -31,6 +32,17 @@ type tryRequest struct {
 type tried struct {
 	Rejects    string        `json:"rejects,omitempty"`
 	LongestGap time.Duration `json:"longest_gap_ns,omitempty"`
+	Text       string        `json:"text,omitempty"` // digest of the text that it runs with
+	// Started are the resources that were started here, or are about to be, by group, as they were configured then.
+	Started map[string][]startedResource `json:"started,omitempty"`
+	Unknown string                       `json:"unknown,omitempty"` // why that is not known
+}
+
+// startedResource is what makes a resource another's like, or not.
+type startedResource struct {
+	Name    string          `json:"name"`
+	Kind    string          `json:"kind"`
+	Options json.RawMessage `json:"options"`
 }
 
 // applied is what the coordinator answers.
@@ -87,10 +99,23 @@ func (b backend) Apply(ctx context.Context, req api.ApplyRequest) (api.ApplyResu
 	return a.Result, nil
 }
 
+// mostJudged is how often a change is judged at most, because a group was granted before it was committed.
+const mostJudged = 5
+
 // apply is the coordinator's side. A request that comes twice, its first answer lost, was committed if the cluster has its
 // text.
-func (b backend) apply(ctx context.Context, peer string, r api.ApplyRequest) (applied, error) {
-	s := b.n.replica.State()
+func (b backend) apply(ctx context.Context, peer string, r api.ApplyRequest) (a applied, err error) {
+	for range mostJudged {
+		s := b.n.replica.State()
+		if a, err = b.applyTo(ctx, s, peer, r); !errors.Is(err, state.ErrSuperseded) {
+			return a, err
+		}
+	}
+	return applied{Refused: told(api.ChangeRequest{}, err)}, nil
+}
+
+// applyTo judges a configuration by a state, and commits it; ErrSuperseded says that it is to be judged again.
+func (b backend) applyTo(ctx context.Context, s *state.State, peer string, r api.ApplyRequest) (applied, error) {
 	refuse := func(code api.Code, hint, format string, args ...any) (applied, error) {
 		return applied{Refused: &api.Error{Code: code, Message: fmt.Sprintf(format, args...), Hint: hint}}, nil
 	}
@@ -119,12 +144,12 @@ func (b backend) apply(ctx context.Context, peer string, r api.ApplyRequest) (ap
 	if len(res.Refused) > 0 || r.DryRun {
 		return applied{Result: res}, nil
 	}
-	return b.commitConfiguration(ctx, peer, r, wanted, res)
+	return b.commitConfiguration(ctx, s, peer, r, wanted, res)
 }
 
-func (b backend) commitConfiguration(ctx context.Context, peer string, r api.ApplyRequest, c *config.Config, res api.ApplyResult) (applied, error) {
+func (b backend) commitConfiguration(ctx context.Context, s *state.State, peer string, r api.ApplyRequest, c *config.Config, res api.ApplyResult) (applied, error) {
 	cmd := seed(c)
-	cmd.Text, cmd.TwoNode, cmd.From = r.Text, c.Cluster.TwoNode, r.From
+	cmd.Text, cmd.TwoNode, cmd.From, cmd.LastToken = r.Text, c.Cluster.TwoNode, r.From, s.LastToken
 	cmd.By = orElse(r.By, "operator")
 	if peer != b.n.Self {
 		cmd.By += " on " + peer
@@ -133,6 +158,8 @@ func (b backend) commitConfiguration(ctx context.Context, peer string, r api.App
 	switch {
 	case errors.Is(err, coordinator.ErrNotCoordinator), errors.Is(err, consensus.ErrNotCoordinator):
 		return applied{}, err // nothing was done, and another one may
+	case errors.Is(err, state.ErrSuperseded):
+		return applied{}, err
 	case err != nil:
 		return applied{Refused: told(api.ChangeRequest{}, err)}, nil
 	}
@@ -181,13 +208,14 @@ func (b backend) facts(ctx context.Context, s *state.State, wanted *config.Confi
 		}
 	}
 	for _, name := range s.GroupNames() {
-		f.Groups[name] = groupFacts(s.Groups[name])
+		f.Groups[name] = b.groupFacts(s, name, trials)
 	}
 	return f
 }
 
-func groupFacts(g *state.Group) config.GroupFacts {
+func (b backend) groupFacts(s *state.State, name string, trials map[string]tried) config.GroupFacts {
 	var f config.GroupFacts
+	g := s.Groups[name]
 	if g.Grant != nil {
 		f.Holders = append(f.Holders, g.Grant.Node)
 		f.Running = g.Grant.Phase == state.Started
@@ -198,7 +226,40 @@ func groupFacts(g *state.Group) config.GroupFacts {
 		}
 	}
 	slices.Sort(f.Holders[min(1, len(f.Holders)):])
+	for _, holder := range f.Holders {
+		t, answers := trials[holder]
+		switch {
+		case !answers:
+			f.Unknown = holder + " does not answer"
+		case t.Text != textDigest(s.Text):
+			f.Unknown = holder + " does not run with the cluster's configuration yet"
+		case t.Unknown != "":
+			f.Unknown = holder + ": " + t.Unknown
+		}
+		started, err := b.startedAs(t.Started[name])
+		if err != nil {
+			f.Unknown = holder + ": " + err.Error()
+		}
+		f.Resources = append(f.Resources, started...)
+	}
 	return f
+}
+
+// startedAs makes of what a node told what the configuration calls a resource.
+func (b backend) startedAs(all []startedResource) ([]config.Resource, error) {
+	var confs []config.Resource
+	for _, r := range all {
+		kind, ok := b.n.Kinds.Resources[r.Kind]
+		if !ok {
+			return nil, fmt.Errorf("resource %s was started as kind %q, which this daemon does not know", r.Name, r.Kind)
+		}
+		c := config.Resource{Name: r.Name, Kind: r.Kind, Options: kind.Options()}
+		if err := json.Unmarshal(r.Options, c.Options); err != nil {
+			return nil, fmt.Errorf("resource %s: %w", r.Name, err)
+		}
+		confs = append(confs, c)
+	}
+	return confs, nil
 }
 
 // tryEverywhere has the nodes that stay try a configuration; who gives no answer is not in the result.
@@ -233,7 +294,8 @@ func (b backend) tryEverywhere(ctx context.Context, wanted *config.Config, text 
 
 // try says whether this node could run with a configuration.
 func (n *Node) try(text string) tried {
-	t := tried{LongestGap: n.trust.longestGap()}
+	t := tried{LongestGap: n.trust.longestGap(), Text: n.text}
+	t.Started, t.Unknown = n.startedHere()
 	if text == "" {
 		return t
 	}
@@ -241,6 +303,33 @@ func (n *Node) try(text string) tried {
 		t.Rejects = strings.TrimSpace(err.Error())
 	}
 	return t
+}
+
+// startedHere tells what was started in this boot, by the records of it, and what this daemon's runners are about to start.
+func (n *Node) startedHere() (all map[string][]startedResource, unknown string) {
+	all = map[string][]startedResource{}
+	groups, err := n.recalled()
+	for _, name := range groups {
+		h, recallErr := n.recall(name)
+		err = errors.Join(err, recallErr)
+		if h == nil {
+			continue
+		}
+		for _, r := range h.Resources {
+			all[name] = append(all[name], startedResource{r.Name, r.Kind, r.Options})
+		}
+	}
+	for name, g := range n.groups.running() {
+		for _, r := range g.Resources {
+			options, marshalErr := json.Marshal(r.Options)
+			err = errors.Join(err, marshalErr)
+			all[name] = append(all[name], startedResource{r.Name, r.Kind, options})
+		}
+	}
+	if err != nil {
+		unknown = err.Error()
+	}
+	return all, unknown
 }
 
 // reached lists the addresses over which there is contact with a node now; nil if that is not known.
@@ -287,4 +376,15 @@ func (n *Node) runWith(ctx context.Context) map[string]account {
 	}
 	all.Wait()
 	return said
+}
+
+// running gives the groups that have a runner, as that was made.
+func (gs *groups) running() map[string]config.Group {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	all := map[string]config.Group{}
+	for name, r := range gs.runners {
+		all[name] = r.group
+	}
+	return all
 }

@@ -63,6 +63,8 @@ type Configure struct {
 	By string `json:"by,omitempty"`
 	// From is the index of the configuration that it was judged against; another one in between makes it void.
 	From uint64 `json:"from,omitempty"`
+	// LastToken is the newest token when it was judged; another one in between makes it void as well.
+	LastToken uint64 `json:"last_token,omitempty"`
 }
 
 // ConfigNode is a node as configured.

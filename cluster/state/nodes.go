@@ -16,6 +16,9 @@ func (t *step) configure(c *Configure) error {
 	if c.From != 0 && c.From != t.Configured.Index {
 		return fmt.Errorf("configure: it was judged against configuration %d, and %d is in force: %w", c.From, t.Configured.Index, ErrSuperseded)
 	}
+	if c.From != 0 && c.LastToken != t.LastToken {
+		return fmt.Errorf("configure: it was judged when token %d was the newest, and that is %d by now: %w", c.LastToken, t.LastToken, ErrSuperseded)
+	}
 	if err := t.configureNodes(c.Nodes); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ func (c Command) Needs() int {
 	switch {
 	case c.Away != nil, c.Leaving != nil, c.Force != nil, c.Upgrade != nil:
 		return 2
-	case c.Configure != nil && (c.Configure.Text != "" || c.Configure.By != "" || c.Configure.TwoNode):
+	case c.Configure != nil && (c.Configure.Text != "" || c.Configure.By != "" || c.Configure.TwoNode || c.Configure.From != 0 || c.Configure.LastToken != 0):
 		return 2
 	case c.ShotProven != nil && c.ShotProven.Kind != "", c.Join != nil && c.Join.Watchdog != nil:
 		return 2

@@ -58,6 +58,12 @@ func TestConfigureIsJudgedAgainstOne(t *testing.T) {
 	if l.s.Text != "two" {
 		t.Fatal(l.s.Text)
 	}
+	third.From, third.LastToken = l.s.Configured.Index, l.s.LastToken
+	l.must(join("alpha", "a1"))
+	l.must(grant("db", "alpha", "a1"))
+	l.refuse(Command{Configure: &third}, ErrSuperseded) // it was judged without that grant
+	third.LastToken = l.s.LastToken
+	l.must(Command{Configure: &third})
 }
 
 func TestNoOtherKindOfShot(t *testing.T) {
