@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/hamgr/hamgr/cluster/api"
 )
 
@@ -29,8 +31,20 @@ const (
 type shape struct {
 	members int
 	witness bool
+	twoNode bool                // the survivor may go on alone
+	spare   bool                // there is one host more than the configuration has
 	prefer  map[string][]string // the groups, each with its preferred nodes; nil: one, that prefers n1, n2, ...
 	fencing func(node string) string
+}
+
+// conf is what a test may change in a configuration.
+type conf struct {
+	names     []string // of the nodes
+	detection time.Duration
+	addresses map[string][]string // of a node, where they are not the ones of its host
+	unfenced  map[string]bool
+	cluster   string // more keys of [cluster]
+	group     string // more keys of each [[group]]
 }
 
 // theGroup is the one group of a cluster whose shape names none.
@@ -41,11 +55,13 @@ type lab struct {
 	t      *testing.T
 	dir    string
 	shape  shape
+	conf   conf // with which the cluster begins
 	groups []string
-	names  []string // of the nodes
+	names  []string // of the hosts
 	hosts  map[string]*host
 	wires  *wires
 	device *device
+	mounts []string // file systems of hosts
 }
 
 // witness is the name of the node that only votes.
@@ -67,6 +83,10 @@ func newLab(t *testing.T, s shape) *lab {
 	}
 	if s.witness {
 		l.names = append(l.names, witness)
+	}
+	l.conf = conf{names: slices.Clone(l.names), detection: detection}
+	if s.spare {
+		l.names = append(l.names, fmt.Sprintf("n%d", s.members+1))
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -93,19 +113,20 @@ func (l *lab) prepare() error {
 		}
 		l.hosts[name] = h
 	}
+	for _, name := range l.names {
+		if err := os.WriteFile(l.hosts[name].config(), []byte(l.toml(l.conf)), 0o600); err != nil {
+			return err
+		}
+	}
 	for _, g := range l.groups {
 		if err := os.MkdirAll(l.file(g+".guard"), 0o700); err != nil {
 			return err
 		}
 	}
-	return errors.Join(
-		os.WriteFile(l.config(), []byte(l.toml()), 0o600),
-		command("", hamgr, "init", "--key-file", l.file("cluster.key")),
-	)
+	return command("", hamgr, "init", "--key-file", l.file("cluster.key"))
 }
 
 func (l *lab) file(name string) string { return filepath.Join(l.dir, name) }
-func (l *lab) config() string          { return l.file("hamgr.toml") }
 
 // remove ends all of it.
 func (l *lab) remove() error {
@@ -117,17 +138,28 @@ func (l *lab) remove() error {
 		errs = append(errs, h.remove())
 	}
 	l.wires.close()
+	for _, dir := range l.mounts {
+		errs = append(errs, unix.Unmount(dir, 0))
+	}
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
-func (l *lab) toml() string {
+func (l *lab) toml(c conf) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[cluster]\nname = \"netns\"\nkey_file = %q\ndetection_time = %q\n", l.file("cluster.key"), detection)
+	fmt.Fprintf(&b, "[cluster]\nname = \"netns\"\nkey_file = %q\ndetection_time = %q\n%s", l.file("cluster.key"), c.detection, c.cluster)
+	if l.shape.twoNode {
+		b.WriteString("two_node = true\n")
+	}
 	// A test shoots more than an operator would believe.
 	b.WriteString("storm_window = \"0s\"\nquarantine_window = \"0s\"\nrehearsal_age = \"0s\"\n")
-	for i, name := range l.names {
-		fmt.Fprintf(&b, "\n[[node]]\nname = %q\naddresses = [%q, %q]\n", name, address(0, byte(i+1)), address(1, byte(i+1)))
+	for _, name := range c.names {
+		addresses := c.addresses[name]
+		if addresses == nil {
+			addresses = []string{address(0, l.hosts[name].number), address(1, l.hosts[name].number)}
+		}
+		fmt.Fprintf(&b, "\n[[node]]\nname = %q\naddresses = [\"%s\"]\n", name, strings.Join(addresses, `", "`))
 		switch {
+		case c.unfenced[name]:
 		case name == witness:
 			b.WriteString("role = \"witness\"\n")
 		case l.shape.fencing != nil:
@@ -142,6 +174,7 @@ func (l *lab) toml() string {
 		if prefer := l.shape.prefer[g]; len(prefer) > 0 {
 			fmt.Fprintf(&b, "prefer = [\"%s\"]\n", strings.Join(prefer, `", "`))
 		}
+		b.WriteString(c.group)
 		fmt.Fprintf(&b, "\n[[group.resource]]\nname = \"writer\"\nkind = \"command\"\nrun = [%q, \"demo\", \"writer\", \"--ledger\", %q, \"--refused\", %q, \"--guard\", %q]\nlog_file = %q\n",
 			hamgr, l.file(g+".ledger"), l.file(g+".refused"), l.file(g+".guard"), l.file(g+".log"))
 	}
@@ -152,8 +185,8 @@ func (l *lab) toml() string {
 func newCluster(t *testing.T, s shape) *lab {
 	t.Helper()
 	l := newLab(t, s)
-	l.powerOn(l.names...)
-	l.settled("the cluster forms", l.names...)
+	l.powerOn(l.conf.names...)
+	l.settled("the cluster forms", l.conf.names...)
 	return l
 }
 
@@ -215,8 +248,8 @@ func (l *lab) apart(s api.Status, in []string) error {
 	if !s.Quorate || s.Coordinator == "" {
 		return fmt.Errorf("no quorum: %s%s", s.Note, s.Waiting)
 	}
-	if whole := len(l.names)/2 + 1; s.Tolerates < len(in)-whole {
-		return fmt.Errorf("%d nodes may fail, not %d: not all vote yet", s.Tolerates, len(in)-whole)
+	if whole := len(s.Nodes)/2 + 1; s.Tolerates < len(in)-whole || l.shape.twoNode && s.Tolerates < len(in)-1 {
+		return fmt.Errorf("%d nodes may fail, not %d (%s): not all vote yet", s.Tolerates, len(in)-whole, s.ToleratesBy)
 	}
 	for _, n := range s.Nodes {
 		alive := n.State == api.NodeAlive

@@ -52,13 +52,14 @@ func (l *lab) newHost(name string, number byte) (_ *host, err error) {
 }
 
 func (h *host) data() string   { return h.l.file(h.name) }
+func (h *host) config() string { return h.l.file(h.name + ".toml") }
 func (h *host) socket() string { return h.l.file(h.name + ".sock") }
 
 // daemon is what the machine starts. Its log goes straight to a file: through a pipe of ours it would wait for us.
 func (h *host) daemon(boot string) *exec.Cmd {
-	cmd := exec.Command(hamgr, "run", "--config", h.l.config(), "--node", h.name, "--data-dir", h.data(),
+	cmd := exec.Command(hamgr, "run", "--config", h.config(), "--node", h.name, "--data-dir", h.data(),
 		"--socket", h.socket(), "--boot-id", boot, "--log-format", "json")
-	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1")
+	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1", "RUNTIME_DIRECTORY="+h.l.file(h.name+".run"))
 	cmd.Stdout, cmd.Stderr = h.log, h.log
 	return cmd
 }
