@@ -100,6 +100,19 @@ func TestBreachesAreSeen(t *testing.T) {
 			w.PowerOn("alpha")
 			_ = on(t, w, "alpha", "a2", 5, nil).Start(t.Context())
 		}, "granted twice"},
+		{"one disk in two groups", func(t *testing.T, w *World, _ resources.Resource) {
+			for _, group := range []string{"mail", "web"} {
+				o := Kind(w, "beta").Options().(*Options)
+				o.Disk = "sda"
+				r, err := o.New(resources.Env{Group: group, Resource: "data", Node: "beta", Boot: "b1", Token: 6})
+				if err == nil {
+					err = r.Start(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		}, "disk sda"},
 		{"after power-off", func(t *testing.T, w *World, _ resources.Resource) {
 			w.PowerOff("alpha")
 			if err := on(t, w, "beta", "b1", 6, nil).Start(t.Context()); err != nil {

@@ -22,6 +22,7 @@ func Kind(w *World, host string) resources.Kind {
 
 // Options are the keys of a fake resource. Lists name the hosts where a fault happens.
 type Options struct {
+	Disk       string        `toml:"disk" doc:"what it writes to; empty: something of its own"`
 	StartDelay time.Duration `toml:"start_delay" doc:"how long a start takes"`
 	StopDelay  time.Duration `toml:"stop_delay" doc:"how long a stop takes"`
 	DieAfter   time.Duration `toml:"die_after" doc:"it dies this long after each start; 0 is never"`
@@ -134,7 +135,7 @@ func (r *resource) begin() (*holding, error) {
 	}
 	return w.hold(Holding{
 		Group: r.env.Group, Resource: r.env.Resource, Host: r.opts.host,
-		Node: r.env.Node, Boot: r.env.Boot, Token: r.env.Token, Since: time.Now(),
+		Node: r.env.Node, Boot: r.env.Boot, Token: r.env.Token, Since: time.Now(), Disk: r.opts.Disk,
 	})
 }
 

@@ -33,6 +33,7 @@ type Holding struct {
 	Boot     string
 	Token    uint64
 	Since    time.Time
+	Disk     string // what it writes to; empty: something of its own
 	// Started is false while it starts, and after a start that failed.
 	Started bool
 }
@@ -245,6 +246,9 @@ func (w *World) hold(h Holding) (*holding, error) {
 	for _, other := range w.holdings {
 		if other.Group == h.Group && other.Host != h.Host {
 			w.violate("two hosts hold one group: %s starts while %s holds", h, other.Holding)
+		}
+		if h.Disk != "" && other.Disk == h.Disk {
+			w.violate("two write to disk "+h.Disk+": %s starts while %s holds", h, other.Holding)
 		}
 	}
 	for _, e := range w.events {
