@@ -112,6 +112,15 @@ func (c *Cluster) writeFiles(ctx context.Context, cfg ClusterConfig, access []bm
 	if err != nil {
 		return fmt.Errorf("hamgr init: %w: %s", err, strings.TrimSpace(string(out)))
 	}
+	key, err := os.ReadFile(c.key())
+	if err != nil {
+		return err
+	}
+	for _, n := range nodeNames { // each host has a copy
+		if err := os.WriteFile(c.keyOf(n), key, 0o600); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

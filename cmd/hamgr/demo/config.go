@@ -106,6 +106,7 @@ func nodeNumber(node string) int {
 func (l layout) file(name string) string   { return filepath.Join(l.dir, name) }
 func (l layout) config() string            { return l.file("hamgr.toml") }
 func (l layout) key() string               { return l.file("cluster.key") }
+func (l layout) keyOf(node string) string  { return l.file(node + ".key") }
 func (l layout) ledger() string            { return l.file("ledger") }
 func (l layout) refused() string           { return l.file("refused") }
 func (l layout) guard() string             { return l.file("guard") }

@@ -16,7 +16,7 @@ import (
 // daemon is what a machine runs when it is switched on. Its log goes straight to a file: through a pipe
 // of ours it would wait for us.
 func (c *Cluster) daemon(node, boot string) *exec.Cmd {
-	cmd := exec.Command(c.executable, "run", "--config", c.config(), "--node", node, "--data-dir", c.data(node),
+	cmd := exec.Command(c.executable, "run", "--config", c.config(), "--node", node, "--data-dir", c.data(node), "--key-file", c.keyOf(node),
 		"--socket", c.socket(node), "--boot-id", boot, "--log-format", "json")
 	cmd.Stdout, cmd.Stderr = c.logs[node], c.logs[node]
 	return cmd
@@ -115,6 +115,9 @@ func (c *Cluster) Fail(ctx context.Context, at Placement, sig syscall.Signal) (F
 
 // Socket is where the node's daemon answers its operator.
 func (c *Cluster) Socket(node string) string { return c.socket(node) }
+
+// KeyFile is a node's own.
+func (c *Cluster) KeyFile(node string) string { return c.keyOf(node) }
 
 // Config is the path of the cluster's configuration file.
 func (c *Cluster) Config() string { return c.config() }
