@@ -49,6 +49,7 @@ func crowd(tb testing.TB, groups int, every time.Duration, probes *atomic.Int64)
 	era, _ := n.trust.question()
 	n.trust.answered(era)
 	n.peers, n.groups, n.ready, n.probes = newPeers(n), newGroups(n), newReadiness(n), newProbes(n)
+	n.startAlone(tb)
 	return n
 }
 

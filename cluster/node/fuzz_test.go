@@ -49,6 +49,22 @@ func aloneNode(tb testing.TB) *Node {
 	return n
 }
 
+// startAlone starts what of a daemon the runners need, and is not there without its start.
+func (n *Node) startAlone(tb testing.TB) {
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	n.progress = newProgress(n)
+	if err := n.startDog(n.ctx); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		n.cancel()
+		n.wg.Wait()
+		if err := n.dog.Stop(context.Background()); err != nil {
+			tb.Error(err)
+		}
+	})
+}
+
 // FuzzCall: whatever another node says, the state stays one that can be, and nothing panics.
 func FuzzCall(f *testing.F) {
 	for _, seed := range []struct{ verb, body string }{

@@ -13,7 +13,9 @@ import (
 // not answered, else twice in a detection time.
 func (n *Node) greet(ctx context.Context) {
 	d := n.Config.Cluster.DetectionTime
+	defer n.progress.over(loopGreet)
 	for ctx.Err() == nil {
+		n.progress.beat(loopGreet)
 		wait := d / 2
 		if err := n.greetOnce(ctx); err != nil {
 			wait = d / 20
@@ -38,9 +40,10 @@ func (n *Node) greetOnce(ctx context.Context) error {
 		return errors.New("what runs here is not probed yet")
 	}
 	era, ask := n.trust.question()
+	claim, mark := n.dog.claim()
 	h := coordinator.Hello{
 		Boot: n.Boot, Session: n.session, Digest: n.digest, Text: n.text, Speaks: n.Speaks, Fencing: n.fencing, Unarmed: n.Config.Unarmed, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
-		Machine: n.Machine,
+		Machine: n.Machine, Watchdog: claim,
 	}
 	w, err := n.peers.hello(ctx, h)
 	if err == nil && w.Riddle != "" {
@@ -55,7 +58,9 @@ func (n *Node) greetOnce(ctx context.Context) error {
 		return err
 	case w.Riddle != "":
 		return errors.New("the coordinator does not believe this boot yet")
-	case !ask:
+	}
+	n.dog.Heard(mark)
+	if !ask {
 		n.trust.spoken()
 		return nil
 	}

@@ -67,12 +67,14 @@ func (gs *groups) run(ctx context.Context) {
 	defer ticker.Stop()
 	for ctx.Err() == nil {
 		gs.reconcile(ctx)
+		gs.n.progress.beat(loopGroups)
 		select {
 		case <-ctx.Done():
 		case <-gs.wakeup:
 		case <-ticker.C:
 		}
 	}
+	gs.n.progress.over(loopGroups)
 	gs.mu.Lock()
 	all := make([]*runner, 0, len(gs.runners))
 	for _, r := range gs.runners {
@@ -102,6 +104,7 @@ func (gs *groups) reconcile(ctx context.Context) {
 		}
 	}
 	gs.letGoRecalled(ctx, lonely)
+	gs.n.dog.Excuse(gs.leftAlone(s))
 	// Only what was committed before this node asked is known to be the present.
 	if !gs.n.trust.now() || gs.banished != "" || gs.leaves != "" || lonely != "" {
 		return
@@ -158,7 +161,7 @@ func (gs *groups) lonely() string {
 	switch {
 	case gs.n.Config.Cluster.OnQuorumLoss == "freeze" || silent < quorumLossTimes*gs.n.Config.Cluster.DetectionTime:
 		return ""
-	case gs.n.replica.State().TwoNode && gs.n.wasQuorate():
+	case gs.n.wasQuorate() && gs.n.known().TwoNode:
 		return ""
 	case gs.n.isolation.nobodyElse():
 		return ""

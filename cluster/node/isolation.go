@@ -24,11 +24,15 @@ func (i *isolation) run(ctx context.Context) {
 		if i.n.trust.silence() < d {
 			continue
 		}
+		_, mark := i.n.dog.Ask()
 		asked := time.Now()
 		none := !majorityElsewhere(i.n.replicated.Status().Voters, i.n.Self, i.n.replicated.Voices(ctx))
 		i.mu.Lock()
 		i.asked, i.none = asked, none
 		i.mu.Unlock()
+		if none {
+			i.n.dog.Undisputed(mark)
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 	"github.com/hamgr/hamgr/stonith"
+	"github.com/hamgr/hamgr/stonith/watchdog"
 )
 
 // Setup is everything that a node is made of.
@@ -55,6 +56,8 @@ type Setup struct {
 	Stores  *consensus.Stores
 	OnApply func(index uint64, before, after *state.State)
 	Uptime  func() time.Duration // since the kernel's start
+	// Watchdog opens the host's watchdog, whatever its path says.
+	Watchdog func(context.Context) (watchdog.Device, error)
 }
 
 // Node is one running daemon.
@@ -79,6 +82,8 @@ type Node struct {
 	configs    *configs
 	keys       *keys
 	removed    []removed
+	progress   *progress
+	dog        *dog
 	survivor   *survivor
 	isolation  *isolation
 
@@ -130,6 +135,10 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	n.configs = newConfigs()
 	n.survivor = &survivor{n: n}
 	n.isolation = &isolation{n: n}
+	n.progress = newProgress(n)
+	if err := n.startDog(ctx); err != nil {
+		return err
+	}
 	n.replicated, err = consensus.Start(ctx, consensus.Config{
 		Self: n.Self, Voters: n.Config.Voters(), Dir: n.DataDir, Single: n.Single,
 		Link: n.link, FSM: n.replica, DetectionTime: d, Stores: n.Stores,
@@ -182,8 +191,11 @@ func (n *Node) spawn(f func()) {
 func (n *Node) Halt(ctx context.Context) error {
 	n.cancel()
 	n.wg.Wait()
-	n.closeDevices(ctx)
 	var errs []error
+	if n.dog != nil { // it stays armed for as long as a restart takes: nobody drives anything now
+		errs = append(errs, n.dog.Stop(ctx))
+	}
+	n.closeDevices(ctx)
 	if n.replicated != nil {
 		errs = append(errs, n.replicated.Stop(ctx))
 	}
@@ -301,6 +313,7 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		HealthInterval: n.Config.Cluster.HealthInterval,
 		Fencing:        n.fencing,
 		Unarmed:        n.Config.Unarmed,
+		Watchdog:       n.watchdogExpiry,
 		Levels:         func(node string) [][]stonith.Device { return levels(n.Config, node, n.Log) },
 		Log:            n.Log,
 	}

@@ -164,6 +164,7 @@ func newStage(t *testing.T, onFail string, scripts ...*script) *stage {
 	era, _ := n.trust.question()
 	n.trust.answered(era)
 	n.peers, n.groups, n.ready = newPeers(n), newGroups(n), newReadiness(n)
+	n.startAlone(t)
 	return &stage{n: n}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync/atomic"
+	"time"
 
 	"github.com/hamgr/hamgr/cluster/state"
 )
@@ -20,6 +21,7 @@ type replica struct {
 	fatal   func(error)
 	unknown atomic.Bool // an entry was of a format that this daemon does not know
 	changed atomic.Pointer[func()]
+	applies atomic.Pointer[time.Time] // since when an entry is being applied; nil if none is
 }
 
 func newReplica(speaks int, onApply func(uint64, *state.State, *state.State), fatal func(error)) *replica {
@@ -41,6 +43,14 @@ func (r *replica) tell() {
 	}
 }
 
+// busy is for how long an entry is being applied; 0 if none is.
+func (r *replica) busy() time.Duration {
+	if began := r.applies.Load(); began != nil {
+		return time.Since(*began)
+	}
+	return 0
+}
+
 // State gives the newest state that was applied here.
 func (r *replica) State() *state.State { return r.current.Load() }
 
@@ -48,6 +58,9 @@ func (r *replica) State() *state.State { return r.current.Load() }
 // What is no command changes nothing, on every node alike. What is one of a newer format would: a
 // node that does not know it must not go on without it.
 func (r *replica) Apply(index uint64, command []byte) any {
+	began := time.Now()
+	r.applies.Store(&began)
+	defer r.applies.Store(nil)
 	cmd, err := state.Decode(command)
 	if r.unknown.Load() {
 		return state.Result{Err: state.ErrVersion}

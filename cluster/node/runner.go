@@ -199,7 +199,11 @@ func (r *runner) clearAway(ctx context.Context, h *held) error {
 			return fmt.Errorf("left over from token %d: %s: stop: %w", h.Token, p.conf.Name, err)
 		}
 	}
-	return r.n.letGo(r.group.Name)
+	if err := r.n.letGo(r.group.Name); err != nil {
+		return err
+	}
+	r.n.dog.release(r.group.Name, h.Token)
+	return nil
 }
 
 // stopAll stops the resources in reverse order, and again until all are certainly
@@ -227,6 +231,7 @@ func (r *runner) stopAll(ctx context.Context) {
 	if err := r.n.letGo(r.group.Name); err != nil {
 		r.log.Error("record of what was started is not removed", "node", r.n.Self, "err", err)
 	}
+	r.n.dog.release(r.group.Name, r.grant.Token)
 	r.out.send(state.Command{Stopped: r.report(nil)})
 	r.out.flush(ctx)
 }

@@ -17,6 +17,12 @@ func (r *runner) serve(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	if !r.adopted {
+		// Before the record: what is recorded counts as started.
+		if err := r.n.dog.hold(ctx, r.group.Name, r.grant.Token); err != nil {
+			return fmt.Errorf("not started: %w", err)
+		}
+	}
 	if err := r.record(); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -48,13 +49,22 @@ func Timings(c *config.Config) ([]Timing, []Failover) {
 		{"quorum loss", quorumLossTimes * d, "a node that hears no coordinator for this long lets go (on_quorum_loss)"},
 		{"no progress", coordinator.StallLimit(d), "a node that answers but applies nothing for this long is fenced"},
 	}
+	if slices.ContainsFunc(c.Nodes, config.Node.HasWatchdog) {
+		for _, l := range WatchdogTiming(c).Lines() {
+			timings = append(timings, Timing{l.Name, l.Value, l.Meaning})
+		}
+	}
 	var failovers []Failover
 	slowest := slowestStart(c)
 	for _, m := range c.Members() {
+		fence := stonith.Budget(levels(c, m, discard))
+		if node, _ := c.Node(m); node.WatchdogLevel() > 0 {
+			fence += WatchdogTiming(c).Expiry // the devices are tried on meanwhile
+		}
 		failovers = append(failovers, Failover{
 			Node:   m,
 			Detect: d + d/4,
-			Fence:  stonith.Budget(levels(c, m, discard)),
+			Fence:  fence,
 			Start:  slowest,
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/node"
 	"github.com/hamgr/hamgr/stonith/watchdog"
 )
 
@@ -92,21 +93,8 @@ func (p *watchdogPlace) find() error {
 		return fmt.Errorf("boot ID: %w", err)
 	}
 	p.boot, p.dog = strings.TrimSpace(string(b)), n.Watchdog
-	p.timing = watchdog.Derive(p.config.Cluster.DetectionTime, slowestStop(p.config))
+	p.timing = node.WatchdogTiming(p.config)
 	return nil
-}
-
-// slowestStop is the longest that any group may take to stop.
-func slowestStop(c *config.Config) time.Duration {
-	var slowest time.Duration
-	for _, g := range c.Groups {
-		var sum time.Duration
-		for _, r := range g.Resources {
-			sum += r.StopTimeout
-		}
-		slowest = max(slowest, sum)
-	}
-	return slowest
 }
 
 func (c *cli) watchdogStatusCommand() *cobra.Command {
