@@ -59,7 +59,7 @@ func (n *Node) startAlone(tb testing.TB) {
 	tb.Cleanup(func() {
 		n.cancel()
 		n.wg.Wait()
-		if err := n.dog.Stop(context.Background()); err != nil {
+		if err := n.dog.end(context.Background()); err != nil {
 			tb.Error(err)
 		}
 	})

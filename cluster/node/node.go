@@ -193,7 +193,7 @@ func (n *Node) Halt(ctx context.Context) error {
 	n.wg.Wait()
 	var errs []error
 	if n.dog != nil { // it stays armed for as long as a restart takes: nobody drives anything now
-		errs = append(errs, n.dog.Stop(ctx))
+		errs = append(errs, n.dog.end(ctx))
 	}
 	n.closeDevices(ctx)
 	if n.replicated != nil {

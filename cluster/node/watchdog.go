@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -22,6 +24,7 @@ type dog struct {
 
 	mu      sync.Mutex
 	claimed state.WatchdogClaim // the last one that was made
+	stopped map[string]bool     // what is proven stopped, and not released yet
 }
 
 // startDog takes over what an earlier daemon of this boot left armed, and what it started.
@@ -39,7 +42,7 @@ func (n *Node) startDog(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	n.dog = &dog{Guard: guard, n: n}
+	n.dog = &dog{Guard: guard, n: n, stopped: map[string]bool{}}
 	return nil
 }
 
@@ -104,11 +107,40 @@ const slowestDriver = 5 * time.Second
 // release says that all of the group is proven stopped, in the background: a driver that hangs must not keep others from
 // being told.
 func (d *dog) release(group string, token uint64) {
-	d.n.spawn(func() {
-		if err := d.Release(d.n.ctx, heldName(group, token)); err != nil && d.n.ctx.Err() == nil {
-			d.n.Log.Error("the watchdog is not disarmed", "group", group, "token", token, "err", err)
+	name := heldName(group, token)
+	d.mu.Lock()
+	d.stopped[name] = true
+	d.mu.Unlock()
+	d.n.spawn(func() { d.releaseNow(d.n.ctx, name) })
+}
+
+func (d *dog) releaseNow(ctx context.Context, name string) {
+	err := d.Release(ctx, name)
+	if ctx.Err() != nil {
+		return // it did not come to that, as far as is known
+	}
+	if err != nil {
+		d.n.Log.Error("the watchdog is not disarmed", "held", name, "err", err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.stopped, name)
+}
+
+// end ends the guard. What still holds the watchdog is left to the next daemon, what was stopped is not: after the last daemon
+// nobody would feed.
+func (d *dog) end(ctx context.Context) error {
+	d.mu.Lock()
+	names := slices.Sorted(maps.Keys(d.stopped))
+	d.mu.Unlock()
+	quick, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	for _, name := range names {
+		if d.releaseNow(quick, name); quick.Err() != nil {
+			d.n.Log.Error("the watchdog's driver hangs: if no daemon follows, it resets this host, though nothing is held", "held", name)
 		}
-	})
+	}
+	return d.Stop(ctx)
 }
 
 // claim is what goes with a question to the coordinator; nil where there is no watchdog.
