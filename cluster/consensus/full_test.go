@@ -256,3 +256,31 @@ func TestSnapshotWithoutRoomIsNotTaken(t *testing.T) {
 		c.mustAgree()
 	})
 }
+
+// TestRecordsOnAFullDisk: on a full disk a record is replaced by a new value as often as one likes, and a start, which
+// counts itself, is one of those that do so.
+func TestRecordsOnAFullDisk(t *testing.T) {
+	for _, kind := range []string{"tmpfs", "ext4"} {
+		t.Run(kind, func(t *testing.T) {
+			d := smallDisk(t, kind, 2*logReserve+(4<<20))
+			dir := filepath.Join(d.dir, "hamgr")
+			_ = prepareOn(t, dir)
+			r := dirRecords(dir)
+			if err := r.save(heardRecord, []byte(`{"alpha":[{"id":"1"}]}`)); err != nil {
+				t.Fatal(err)
+			}
+			d.fill(0)
+			id := identity{Node: "alpha", ID: "1"}
+			for i := range 40 {
+				if _, err := beginRun(r, id); err != nil {
+					t.Fatalf("start %d: %v", i, err)
+				}
+				value := fmt.Appendf(nil, `{"alpha":[{"id":"%d"}]}`, i*i)
+				err := r.save(heardRecord, value)
+				if got, lerr := r.load(heardRecord); err != nil || lerr != nil || string(got) != string(value) {
+					t.Fatalf("%s: %v, %v", got, err, lerr)
+				}
+			}
+		})
+	}
+}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"golang.org/x/sys/unix"
 )
 
 // records keeps small named values, durably when save returns. load returns nil where
@@ -33,7 +35,8 @@ func openRecord(b []byte) ([]byte, error) {
 	return value, nil
 }
 
-// dirRecords keeps each value in a file of its name.
+// dirRecords keeps each value in a file of its name. The former value stays beside it, as NAME.tmp: the next one is written
+// over it, so that on a full disk, too, a value can be replaced by one that is about as long.
 type dirRecords string
 
 func (d dirRecords) load(name string) ([]byte, error) {
@@ -52,10 +55,48 @@ func (d dirRecords) load(name string) ([]byte, error) {
 }
 
 func (d dirRecords) save(name string, value []byte) error {
-	if err := writeFile(filepath.Join(string(d), name), sealRecord(value)); err != nil {
+	if err := exchangeFile(filepath.Join(string(d), name), sealRecord(value)); err != nil {
 		return refusal(string(d), fmt.Errorf("write the %s: %w", name, err))
 	}
 	return nil
+}
+
+// exchangeFile does what writeFile does, in the room of the file's former content, and leaves the last one there.
+func exchangeFile(path string, content []byte) error {
+	tmp := path + ".tmp"
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		if err := writeFile(path, content); err != nil {
+			return err
+		}
+		return writeOver(tmp, content) // the room for the next one
+	}
+	if err := writeOver(tmp, content); err != nil {
+		return err
+	}
+	err := unix.Renameat2(unix.AT_FDCWD, tmp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // this file system cannot
+		err = os.Rename(tmp, path)
+	}
+	if err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(path))
+}
+
+// writeOver gives a file a content in the blocks that it has.
+func writeOver(path string, content []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Truncate(int64(len(content)))
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
 }
 
 // writeFile replaces a file so that after a power cut either the old or the new content
