@@ -43,7 +43,7 @@ type conf struct {
 	detection time.Duration
 	addresses map[string][]string // of a node, where they are not the ones of its host
 	unfenced  map[string]bool
-	cluster   string // more keys of [cluster]
+	cluster   string // other keys of [cluster] than the usual ones
 	group     string // more keys of each [[group]]
 }
 
@@ -150,8 +150,9 @@ func (l *lab) toml(c conf) string {
 	if l.shape.twoNode {
 		b.WriteString("two_node = true\n")
 	}
-	// A test shoots more than an operator would believe.
-	b.WriteString("storm_window = \"0s\"\nquarantine_window = \"0s\"\nrehearsal_age = \"0s\"\n")
+	if c.cluster == "" { // a test shoots more than an operator would believe
+		b.WriteString("storm_window = \"0s\"\nquarantine_window = \"0s\"\nrehearsal_age = \"0s\"\n")
+	}
 	for _, name := range c.names {
 		addresses := c.addresses[name]
 		if addresses == nil {

@@ -3,6 +3,8 @@ package netns
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -88,17 +90,19 @@ func TestLinkIsNamed(t *testing.T) {
 // TestB21Pair: two of three nodes do not hear each other, or badly, on any link. All have quorum through the third one:
 // nobody is shot, the group runs on, and all is well when it is over.
 func TestB21Pair(t *testing.T) {
+	const there, back = "n1 -> n3", "n3 -> n1"
 	for _, c := range []struct {
-		name string
-		rule func(frame) fate
+		name       string
+		rule       func(frame) fate
+		onN1, onN3 string // the direction that each of them names; of two dead ones it is the one that it should hear by
 	}{
-		{"one way", func(f frame) fate { return fate{lost: f.from == "n1" && f.to == "n3"} }},
-		{"other way", func(f frame) fate { return fate{lost: f.from == "n3" && f.to == "n1"} }},
-		{"both ways", func(f frame) fate { return fate{lost: f.between("n1", "n3")} }},
+		{"one way", func(f frame) fate { return fate{lost: f.from == "n1" && f.to == "n3"} }, there, there},
+		{"other way", func(f frame) fate { return fate{lost: f.from == "n3" && f.to == "n1"} }, back, back},
+		{"both ways", func(f frame) fate { return fate{lost: f.between("n1", "n3")} }, back, there},
 		{"30 percent lost", func() func(frame) fate {
 			random := newRandom()
 			return func(f frame) fate { return fate{lost: f.between("n1", "n3") && random() < 0.3} }
-		}()},
+		}(), "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -113,8 +117,13 @@ func TestB21Pair(t *testing.T) {
 				}
 				return err
 			})
-			for _, name := range l.names {
-				t.Logf("%s shows\n%s", name, l.screen(name))
+			l.namesDirection("n1", "n3", c.onN1)
+			l.namesDirection("n3", "n1", c.onN3)
+			l.namesDirection("n2", "n1", "")
+			l.namesDirection("n2", "n3", "")
+			if c.onN1 != "" { // all that hold the cluster together goes through n2
+				l.tolerates("n2", 0)
+				l.says("n2", "tolerates no failure", "n1 and n3 do not reach each other")
 			}
 			l.wires.set(nil)
 			l.settled("whole again", l.names...)
@@ -125,4 +134,32 @@ func TestB21Pair(t *testing.T) {
 			l.judge()
 		})
 	}
+}
+
+// namesDirection waits until a node shows that nothing comes through in a direction, on each link to another node, and
+// names it among the problems; or, if it is empty, that it shows nothing of that kind.
+func (l *lab) namesDirection(ask, other, direction string) {
+	l.t.Helper()
+	l.until(patience, fmt.Sprintf("%s names the direction %q of its links to %s", ask, direction, other), func(ctx context.Context) error {
+		s, err := l.status(ctx, ask)
+		if err != nil {
+			return err
+		}
+		shown := nodeOf(s, other).Links
+		if len(shown) != links {
+			return fmt.Errorf("%d links", len(shown))
+		}
+		for _, link := range shown {
+			if got := strings.Join(link.Fails, ", "); got != direction {
+				return fmt.Errorf("%+v", link)
+			}
+			named := slices.ContainsFunc(s.Problems, func(p api.Problem) bool {
+				return strings.Contains(p.Text, link.Address) && strings.Contains(p.Text, "nothing comes through from "+direction)
+			})
+			if named != (direction != "") {
+				return fmt.Errorf("problems: %+v", s.Problems)
+			}
+		}
+		return nil
+	})
 }
