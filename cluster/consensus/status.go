@@ -41,6 +41,7 @@ type Status struct {
 	Role     Role
 	ID       string // this node's own identity
 	Cluster  string // the cluster's ID, empty until it has one
+	Line     string // of the cluster's history on which this node is (see fork.go); empty for the first
 	Term     uint64
 	Commit   uint64 // last entry known to be committed
 	Applied  uint64 // last entry applied by the FSM, or one of our own
@@ -53,7 +54,7 @@ type Status struct {
 func (l *Log) Status() Status {
 	index, cluster := l.fsm.position()
 	s := Status{
-		Formed: l.formed(), ID: l.id.ID, Cluster: cluster, Role: l.role(), Progress: l.Progress(),
+		Formed: l.formed(), ID: l.id.ID, Cluster: cluster, Line: l.fsm.line(), Role: l.role(), Progress: l.Progress(),
 		Term: l.raft.CurrentTerm(), Commit: l.raft.CommitIndex(), Applied: index,
 	}
 	l.mu.Lock()

@@ -69,6 +69,8 @@ type Config struct {
 	Fencer     Fencer
 	// Elsewhere reaches the other nodes; nil if that cannot be, then this node does all by itself.
 	Elsewhere Elsewhere
+	// Line gives that of the cluster's history on which this node's log is; nil: there is but one.
+	Line func() string
 	// State gives the newest state that is applied here.
 	State func() *state.State
 	// Look gives what is known of every other configured node right now.

@@ -31,6 +31,8 @@ type Hello struct {
 	// Ask says that the node trusts nothing that it knew before (it just started, or stood
 	// still), and needs an answer that a committed entry stands behind.
 	Ask bool `json:"ask,omitempty"`
+	// Line is that of the cluster's history on which the node's log is.
+	Line string `json:"line,omitempty"`
 	// Echo is the riddle of the last Welcome that had one.
 	Echo string `json:"echo,omitempty"`
 	// Relayed says that it came through a third node. It is set by the coordinator's side.
@@ -64,6 +66,9 @@ func (h Hello) claim(s *state.State) *state.WatchdogClaim {
 func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome, error) {
 	if !c.cfg.Replicated.IsCoordinator() {
 		return Welcome{}, ErrNotCoordinator
+	}
+	if err := c.mayBeTold(from, h); err != nil {
+		return Welcome{}, err
 	}
 	s := c.cfg.State()
 	n := s.Nodes[from]
@@ -105,6 +110,22 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 		return Welcome{}, err
 	}
 	return Welcome{Index: index}, nil
+}
+
+// mayBeTold refuses a node whose log is on another line of the cluster's history: what it runs by a grant of that line it does
+// not count as found, so that nobody here would know of it. It is told that it was dismissed, and then says all. And where
+// quorum was forced, nobody is taken in, or told to go by the log, before the log says so.
+func (c *Coordinator) mayBeTold(from string, h Hello) error {
+	if c.cfg.Line != nil && h.Line != c.cfg.Line() {
+		return fmt.Errorf("hello of %s, whose log is on another line of the cluster's history: %w", from, state.ErrConflict)
+	}
+	if c.cfg.Forced == nil {
+		return nil
+	}
+	if f, err := c.cfg.Forced(); err != nil || f != nil {
+		return fmt.Errorf("that quorum was forced is not in the log yet: %w", errors.Join(ErrNotCoordinator, err))
+	}
+	return nil
 }
 
 // doubtTimes is for how many detection times a boot must have been silent before another one of the

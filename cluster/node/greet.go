@@ -41,9 +41,10 @@ func (n *Node) greetOnce(ctx context.Context) error {
 	}
 	era, ask := n.trust.question()
 	claim, mark := n.dog.claim()
+	status := n.replicated.Status()
 	h := coordinator.Hello{
-		Boot: n.Boot, Session: n.session, Digest: n.digest, Text: n.text, Speaks: n.Speaks, Fencing: n.fencing, Unarmed: n.Config.Unarmed, Applied: n.replicated.Status().Applied, Found: n.probes.found(), Ask: ask,
-		Machine: n.Machine, Watchdog: claim,
+		Boot: n.Boot, Session: n.session, Digest: n.digest, Text: n.text, Speaks: n.Speaks, Fencing: n.fencing, Unarmed: n.Config.Unarmed, Applied: status.Applied, Found: n.probes.found(), Ask: ask,
+		Machine: n.Machine, Watchdog: claim, Line: status.Line,
 	}
 	w, err := n.peers.hello(ctx, h)
 	if err == nil && w.Riddle != "" {

@@ -304,6 +304,7 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		Shot:           n.shot,
 		ShotDone:       func() error { return n.forget(shotFile) },
 		Replicated:     n.replicated,
+		Line:           func() string { return n.replicated.Status().Line },
 		Fencer:         n.fencer,
 		State:          n.replica.State,
 		Look:           n.look,
