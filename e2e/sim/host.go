@@ -25,6 +25,7 @@ type Host struct {
 	name   string
 	net    link.Network
 	stores *consensus.Stores // the disk: survives boots
+	dog    *dog              // nil for none
 
 	mu      sync.Mutex
 	boots   int
@@ -62,7 +63,7 @@ func (p *process) end(stop func(context.Context) error) error {
 func newHost(c *Cluster, name string, number int) *Host {
 	return &Host{
 		c: c, name: name, stores: consensus.MemoryStores(), turn: make(chan struct{}, 1),
-		net: c.Net.Host(name, fmt.Sprintf("10.0.0.%d", number), fmt.Sprintf("10.1.0.%d", number)),
+		net: c.Net.Host(name, fmt.Sprintf("10.0.0.%d", number), fmt.Sprintf("10.1.0.%d", number), fmt.Sprintf("10.2.0.%d", number)),
 	}
 }
 
@@ -193,6 +194,9 @@ func (h *Host) setup(boot int, booted time.Time, stores *consensus.Stores) node.
 		Stores:  stores,
 		OnApply: func(i uint64, before, after *state.State) { c.applied(h.name, i, before, after) },
 		Uptime:  func() time.Duration { return time.Since(booted) },
+	}
+	if h.dog != nil {
+		s.Watchdog = h.dog.Open
 	}
 	if c.Options.Text {
 		s.Text = text
@@ -339,6 +343,9 @@ func (h *Host) power(s agents.PowerState) {
 func (h *Host) die() {
 	h.c.Storage.PowerOff(h.name)
 	h.c.Net.Down(h.name)
+	if h.dog != nil {
+		h.dog.off()
+	}
 	h.mu.Lock()
 	p := h.process
 	h.on, h.frozen, h.process = false, false, nil
@@ -362,6 +369,9 @@ func (h *Host) die() {
 }
 
 func (h *Host) halt() {
+	if h.dog != nil {
+		h.dog.off()
+	}
 	h.mu.Lock()
 	p := h.process
 	h.on, h.process, h.closed = false, nil, true
