@@ -49,6 +49,10 @@ type Welcome struct {
 	// Riddle, if there is one, is all of the answer: the boot or the daemon is new, and is believed only
 	// when its next hello repeats this. A hello that was under way since an earlier one cannot.
 	Riddle string `json:"riddle,omitempty"`
+	// Text is the cluster's configuration, and Configured its index, for a node that has not applied it yet: where the log
+	// comes from a node that its own configuration does not know, it never would.
+	Text       string `json:"text,omitempty"`
+	Configured uint64 `json:"configured,omitempty"`
 }
 
 // claim is what of the greeting the state can keep, in the format to which the cluster keeps.
@@ -101,7 +105,7 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 		c.Wake()
 	}
 	if !h.Ask {
-		return Welcome{Index: c.cfg.State().Applied}, nil
+		return c.welcome(h, c.cfg.State().Applied), nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.DetectionTime)
 	defer cancel()
@@ -109,7 +113,15 @@ func (c *Coordinator) Hello(ctx context.Context, from string, h Hello) (Welcome,
 	if err != nil {
 		return Welcome{}, err
 	}
-	return Welcome{Index: index}, nil
+	return c.welcome(h, index), nil
+}
+
+func (c *Coordinator) welcome(h Hello, index uint64) Welcome {
+	w := Welcome{Index: index}
+	if s := c.cfg.State(); s.Text != "" && h.Applied < s.Configured.Index {
+		w.Text, w.Configured = s.Text, s.Configured.Index
+	}
+	return w
 }
 
 // mayBeTold refuses a node whose log is on another line of the cluster's history: what it runs by a grant of that line it does

@@ -61,6 +61,7 @@ func (n *Node) greetOnce(ctx context.Context) error {
 		return errors.New("the coordinator does not believe this boot yet")
 	}
 	n.dog.Heard(mark)
+	n.offered(w)
 	if !ask {
 		n.trust.spoken()
 		return nil
@@ -74,5 +75,6 @@ func (n *Node) greetOnce(ctx context.Context) error {
 	n.noteQuorate()
 	n.trust.answered(era)
 	n.groups.wake()
+	n.configs.wake()
 	return nil
 }

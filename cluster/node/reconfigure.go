@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/coordinator"
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
@@ -23,6 +24,7 @@ type Next struct {
 // configs follows the configuration in the log.
 type configs struct {
 	wakeup chan struct{}
+	behind time.Time // since when the coordinator tells of a configuration that the log here does not have; for offered alone
 
 	mu      sync.Mutex
 	refused map[string]string // by digest, why a text cannot be used on this host
@@ -52,6 +54,27 @@ func (n *Node) Refuse(text string, err error) {
 	n.configs.mu.Lock()
 	defer n.configs.mu.Unlock()
 	n.configs.refused[textDigest(text)] = err.Error()
+}
+
+// offered takes the configuration from the coordinator's answer where the log does not bring it: the coordinator may be a node
+// that this one's own configuration does not know, and so has no way to send it its log.
+func (n *Node) offered(w coordinator.Welcome) {
+	if w.Text == "" || n.replica.State().Configured.Index >= w.Configured || textDigest(w.Text) == n.text {
+		n.configs.behind = time.Time{}
+		return
+	}
+	if n.configs.behind.IsZero() {
+		n.configs.behind = time.Now()
+	}
+	if time.Since(n.configs.behind) < n.Config.Cluster.DetectionTime/2 || n.configs.why(w.Text) != "" {
+		return
+	}
+	c, err := config.LoadBytes(config.CommittedName(w.Configured), []byte(w.Text), n.Kinds)
+	if err != nil {
+		n.Refuse(w.Text, err)
+		return
+	}
+	n.again(Next{Config: c, Text: w.Text, Reason: fmt.Sprintf("configuration %d, which the log does not bring", w.Configured)})
 }
 
 // textDigest names a text; that of none is empty.
@@ -121,6 +144,8 @@ func (n *Node) next(s *state.State, since time.Time) (next Next, ready bool, aga
 		return Next{}, false, 0
 	case s.Nodes[n.Self] == nil:
 		return Next{}, false, 0 // removed: it goes on as it is, to say so
+	case !n.trust.now():
+		return Next{}, false, 0 // a log that is being read again names all the former ones first
 	case early > 0 && !(n.replicated.IsCoordinator() && n.othersFollowed(s)):
 		return Next{}, false, min(early, n.Config.Cluster.DetectionTime/8)
 	}
