@@ -24,14 +24,14 @@ func TestHelloFromAnotherLine(t *testing.T) {
 		o.must(t, state.Command{Force: &state.Force{Node: "alpha", By: "anna"}})
 		o.withLine(func() string { return "forced" }, nil)
 		o.leads = true
-		if _, err := o.Hello(t.Context(), "beta", coordinator.Hello{Boot: "beta-1", Speaks: state.Version}); !errors.Is(err, state.ErrConflict) {
+		if _, err := o.Hello(t.Context(), "beta", coordinator.Hello{Boot: "beta-1", Speaks: state.Version, Applied: 1}); !errors.Is(err, state.ErrConflict) {
 			t.Errorf("answered: %v", err)
 		}
 		if o.state().Groups["db"].Found["beta"] == "" {
 			t.Error("db may be granted, though beta may run it")
 		}
 		// It returns with the log of this line, and tells what it found.
-		if _, err := o.Hello(t.Context(), "beta", coordinator.Hello{Boot: "beta-1", Line: "forced", Speaks: state.Version}); err != nil {
+		if _, err := o.Hello(t.Context(), "beta", coordinator.Hello{Boot: "beta-1", Line: "forced", Speaks: state.Version, Applied: 1}); err != nil {
 			t.Error(err)
 		}
 		if o.state().Groups["db"].Found["beta"] != "" {

@@ -125,10 +125,10 @@ func (c *Coordinator) welcome(h Hello, index uint64) Welcome {
 }
 
 // mayBeTold refuses a node whose log is on another line of the cluster's history: what it runs by a grant of that line it does
-// not count as found, so that nobody here would know of it. It is told that it was dismissed, and then says all. And where
-// quorum was forced, nobody is taken in, or told to go by the log, before the log says so.
+// not count as found, so that nobody here would know of it. It is told that it was dismissed, and then says all: who has applied
+// nothing knows of no grant. And where quorum was forced, nobody is taken in, or told to go by the log, before the log says so.
 func (c *Coordinator) mayBeTold(from string, h Hello) error {
-	if c.cfg.Line != nil && h.Line != c.cfg.Line() {
+	if c.cfg.Line != nil && h.Line != c.cfg.Line() && h.Applied > 0 {
 		return fmt.Errorf("hello of %s, whose log is on another line of the cluster's history: %w", from, state.ErrConflict)
 	}
 	if c.cfg.Forced == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/state"
+	"github.com/hamgr/hamgr/stonith"
 	"github.com/hamgr/hamgr/stonith/watchdog"
 )
 
@@ -66,12 +67,14 @@ func (c *Coordinator) silent(node string) time.Duration {
 // rest is the pause after a failed attempt, in which no command is under way. It ends early when the target's watchdog
 // proves what its devices did not.
 func (c *Coordinator) rest(ctx context.Context, o state.Operation) {
+	attempt := stonith.Budget(c.cfg.Levels(o.Node)) // what another one may take: none is begun that could end too late
 	for end := time.Now().Add(retryPause(o.Failures)); ; {
-		if c.expired(o).Proven && c.proveExpired(ctx, o) {
+		v := c.expired(o)
+		if v.Proven && c.proveExpired(ctx, o) {
 			return
 		}
-		left := time.Until(end)
-		if left <= 0 || !pause(ctx, min(left, c.cfg.DetectionTime/4)) {
+		over := time.Now().After(end) && (v.Wait <= 0 || v.Wait >= attempt)
+		if over || !pause(ctx, c.cfg.DetectionTime/8) {
 			return
 		}
 	}

@@ -156,6 +156,7 @@ func TestMaintenanceUnderTheWatchdog(t *testing.T) {
 	guarded(t, Options{}, true, func(t *testing.T, c *Cluster, owner string) {
 		maintenance(t, c, scopes(owner)["cluster"], true)
 		c.WaitFor(10*c.Detection, "its claim is withdrawn", func() bool { return !c.claims(owner, true) })
+		time.Sleep(c.Detection) // until the owner knows that
 		c.Cut(owner)
 		time.Sleep(3 * c.expiry(owner))
 		maintenance(t, c, scopes(owner)["cluster"], false)
