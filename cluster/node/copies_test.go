@@ -94,3 +94,27 @@ func TestActive(t *testing.T) {
 		t.Errorf("%+v, looks again: %d", a, len(s.n.probes.again))
 	}
 }
+
+// TestLettingGoIsFound: what is let go of without a grant that the log knows, after a forced quorum maybe, is found until it is
+// gone; what is driven by a grant is not.
+func TestLettingGoIsFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &script{}
+		s := newStage(t, config.OnFailMove, p)
+		s.n.probes = newProbes(s.n)
+		p.set(true)
+		for _, recalled := range []bool{false, true} {
+			s.n.groups.runners["db"] = &runner{recalled: recalled}
+			s.n.probes.lookOnce(t.Context())
+			if found := s.n.probes.found()["db"] != ""; found != recalled {
+				t.Errorf("recalled %t: found %t", recalled, found)
+			}
+		}
+		p.set(false)
+		s.n.probes.lookOnce(t.Context())
+		if f := s.n.probes.found(); len(f) > 0 {
+			t.Errorf("it is gone, and found: %v", f)
+		}
+		delete(s.n.groups.runners, "db")
+	})
+}

@@ -118,7 +118,7 @@ func (gs *groups) reconcile(ctx context.Context) {
 		if gr.Token <= gs.letGo[name] {
 			continue
 		}
-		gs.launch(ctx, name, *gr)
+		gs.launch(ctx, name, *gr, false)
 	}
 }
 
@@ -194,12 +194,13 @@ func (gs *groups) letGoRecalled(ctx context.Context, lonely string) {
 		if err != nil || h == nil || h.Maintained && gs.banished == "" || h.Token <= gs.letGo[name] {
 			continue
 		}
-		gs.launch(ctx, name, state.Grant{Node: gs.n.Self, Boot: gs.n.Boot, Token: h.Token, Phase: state.Stopping, StopReason: why})
+		gs.launch(ctx, name, state.Grant{Node: gs.n.Self, Boot: gs.n.Boot, Token: h.Token, Phase: state.Stopping, StopReason: why}, true)
 	}
 }
 
-func (gs *groups) launch(ctx context.Context, name string, gr state.Grant) {
+func (gs *groups) launch(ctx context.Context, name string, gr state.Grant, recalled bool) {
 	r := newRunner(gs.n, name, gr)
+	r.recalled = recalled
 	if gr.Phase == state.Stopping {
 		r.stop(gr.StopReason)
 	}
@@ -216,4 +217,11 @@ func (gs *groups) runner(group string) *runner {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
 	return gs.runners[group]
+}
+
+// drives reports whether the group is driven here by a grant. What is only being let go of may not be granted as far as the
+// cluster knows, and stays found until it is gone.
+func (gs *groups) drives(group string) bool {
+	r := gs.runner(group)
+	return r != nil && !r.recalled
 }

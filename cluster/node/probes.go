@@ -113,7 +113,7 @@ func (p *probes) groups() []string {
 // lookAt says what of the group is active here although nobody here drives it; empty if nothing is.
 // What cannot be looked at may be active.
 func (p *probes) lookAt(ctx context.Context, group string) string {
-	if p.n.groups.runner(group) != nil {
+	if p.n.groups.drives(group) {
 		return ""
 	}
 	parts, err := p.n.partsHere(group)
@@ -125,7 +125,7 @@ func (p *probes) lookAt(ctx context.Context, group string) string {
 	p.mu.Unlock()
 	for _, part := range parts {
 		s, detail, err := part.look(ctx, probeLimit)
-		if p.n.groups.runner(group) != nil {
+		if p.n.groups.drives(group) {
 			return ""
 		}
 		switch {

@@ -24,6 +24,7 @@ type runner struct {
 	ended chan struct{}
 
 	maintained *maintenance
+	recalled   bool     // it only lets go of what an earlier daemon started: no grant that this one knows says so
 	adopted    bool     // an earlier daemon of this boot started all of it
 	restarted  restarts // under this grant
 	left       bool     // it is recorded that the group is left alone, in maintenance
