@@ -138,14 +138,15 @@ var changeCases = []changeCase{
 	// Nodes.
 	{name: "one address more", change: to(addresses, `["10.0.0.13", "10.1.0.13", "10.2.0.13"]`)},
 	{name: "one address of a silent node", change: to(addresses, `["10.0.0.13", "10.2.0.13"]`), facts: silence("gamma")},
-	{name: "all addresses of one", change: to(addresses, `["10.2.0.13", "10.3.0.13"]`)},
+	{name: "refused all addresses while groups run", change: to(addresses, `["10.2.0.13", "10.3.0.13"]`)},
+	{name: "all addresses of one", change: to(addresses, `["10.2.0.13", "10.3.0.13"]`), facts: func(f *Facts) { f.Maintenance = true }},
 	{name: "refused all addresses of a silent node", change: to(addresses, `["10.2.0.13", "10.3.0.13"]`), facts: silence("gamma")},
 	{name: "refused all addresses while another is silent", change: to(addresses, `["10.2.0.13", "10.3.0.13"]`), facts: silence("beta")},
-	{name: "refused all addresses of two", change: to(addresses, `["10.2.0.13", "10.3.0.13"]`, `["10.0.0.12", "10.1.0.12"]`, `["10.2.0.12", "10.3.0.12"]`)},
+	{name: "refused all addresses of two", change: to(addresses, `["10.2.0.13", "10.3.0.13"]`, `["10.0.0.12", "10.1.0.12"]`, `["10.2.0.12", "10.3.0.12"]`), facts: func(f *Facts) { f.Maintenance = true }},
 	{name: "refused all addresses of one of two", change: func(t testing.TB, base string) (string, string) {
 		_, two := removeGamma(t, base)
 		return two, edit(t, two, `["10.0.0.12", "10.1.0.12"]`, `["10.2.0.12"]`)
-	}, facts: func(f *Facts) { f.Voters = f.Voters[:2] }},
+	}, facts: func(f *Facts) { f.Voters, f.Maintenance = f.Voters[:2], true }},
 	{name: "refused the address that works", change: to(addresses, `["10.1.0.13"]`), facts: func(f *Facts) {
 		node(f, func(n *NodeFacts) { n.Reached = []string{"10.0.0.13"} }, "gamma")
 	}},

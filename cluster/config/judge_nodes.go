@@ -106,7 +106,7 @@ func (j *judge) roles() {
 // addresses refuses those by which a node would be lost. One that is away comes back with the old configuration: it finds
 // the others, and is found, only at addresses that stay.
 func (j *judge) addresses() {
-	silent := j.silent()
+	silent, held := j.silent(), j.held()
 	var moved []string
 	for _, p := range j.staying() {
 		key, f := keyOf(OfNode, p.name, "addresses"), j.facts.Nodes[p.name]
@@ -119,6 +119,9 @@ func (j *judge) addresses() {
 			j.refuse(key, figures+": it does not answer, and would never learn of addresses of which none stays", "keep one of the old ones until it is back")
 		case len(kept) == 0 && len(silent) > 0:
 			j.refuse(key, fmt.Sprintf("%s: %s does not answer, and would look for it at addresses of which none stays", figures, strings.Join(silent, ", ")), "keep one of the old ones until all are back")
+		case len(kept) == 0 && len(held) > 0 && !j.facts.Maintenance:
+			j.refuse(key, fmt.Sprintf("%s: none stays; the nodes begin anew one after the other, meanwhile some look for it at the new ones and some at the old ones, and %s could stop", figures, strings.Join(held, ", ")),
+				"add the new ones beside an old one first, see in hamgr status that they work, and remove the old one then; or hamgr maintenance on before, and off after it")
 		case len(kept) == 0:
 			moved = append(moved, p.name)
 			j.warn(key, figures+": none stays; whether the host has the new ones cannot be seen from here", "add the new ones beside an old one first, see in hamgr status that they work, and remove the old one then")

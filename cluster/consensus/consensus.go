@@ -149,8 +149,9 @@ type Log struct {
 	id        identity
 	run       run
 	heard     *heard
-	past      past   // what the stores told before raft ran
-	returned  string // why this Start set the data aside, if it did
+	proposals atomic.Int64 // that raft has not answered yet
+	past      past         // what the stores told before raft ran
+	returned  string       // why this Start set the data aside, if it did
 	stores    *Stores
 	guard     *guard
 	transport *transport
@@ -380,8 +381,22 @@ func (l *Log) fail(err error) {
 }
 
 func (l *Log) endRaft() raft.Future {
-	l.endOnce.Do(func() { l.ending = l.raft.Shutdown() })
+	l.endOnce.Do(func() {
+		l.drain()
+		l.ending = l.raft.Shutdown()
+	})
 	return l.ending
+}
+
+// drain gives what is committed a moment to be applied: a proposal that is on its way from the one to the other when
+// raft ends is never answered by it, v1.8.0, and who waits for that would for ever.
+func (l *Log) drain() {
+	for range 20 {
+		if l.proposals.Load() == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // failed returns the error that ended the log, or nil.

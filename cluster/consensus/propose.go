@@ -55,6 +55,8 @@ func (l *Log) apply(ctx context.Context, entry raft.Log) (any, uint64, error) {
 // commit blocks until raft answers, which it does when the entry is applied, leadership is
 // lost, or the library ends. Its timeout bounds the queueing only.
 func (l *Log) commit(entry raft.Log) applied {
+	l.proposals.Add(1)
+	defer l.proposals.Add(-1)
 	term := l.raft.CurrentTerm()
 	future := l.raft.ApplyLog(entry, l.timing.Patience)
 	if err := future.Error(); err != nil {

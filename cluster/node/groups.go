@@ -118,6 +118,11 @@ func (gs *groups) reconcile(ctx context.Context) {
 		if gr.Token <= gs.letGo[name] {
 			continue
 		}
+		if gr.Phase != state.Stopping && gs.n.aboutToChange(s) {
+			if h, err := gs.n.recall(name); err == nil && h == nil {
+				continue // what is not started yet starts as the new configuration says
+			}
+		}
 		gs.launch(ctx, name, *gr, false)
 	}
 }

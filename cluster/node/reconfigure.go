@@ -126,6 +126,11 @@ func (n *Node) reconfigure(ctx context.Context) {
 	}
 }
 
+// aboutToChange reports whether this daemon does not run with the log's configuration, and will soon.
+func (n *Node) aboutToChange(s *state.State) bool {
+	return n.Again != nil && s.Text != "" && textDigest(s.Text) != n.text && n.configs.why(s.Text) == ""
+}
+
 // turn is how long after the commit this node begins anew: one follower after the other, so that a majority is there
 // all the time, and the coordinator, which needs them, when all have done so or had the time to.
 func (n *Node) turn(s *state.State) time.Duration {
