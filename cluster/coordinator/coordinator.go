@@ -77,6 +77,10 @@ type Config struct {
 	Look func() map[string]Sighting
 	// Fencing is the digest of what this node's file says feeds each node.
 	Fencing string
+	// Text is the digest of the configuration text that this node runs with. Outdated reports whether that, or another node's,
+	// is not the text that the log has; nil: it never is.
+	Text     string
+	Outdated func(s *state.State, text string) bool
 	// Unarmed says that this node works no fence device.
 	Unarmed bool
 	// Watchdog gives after how much silence a node's watchdog must have reset it, by this node's configuration; 0 where it

@@ -36,6 +36,8 @@ type office struct {
 	seed      state.Configure
 	elsewhere coordinator.Elsewhere
 	watchdog  func(string) time.Duration
+	text      string                                                      // that it runs with
+	newest    string                                                      // that the log has; empty: none
 	levels    [][]stonith.Device                                          // of every node
 	off       func(context.Context, stonith.Order) (stonith.Proof, error) // nil is a device that does its work
 	check     func() []stonith.Health
@@ -75,6 +77,8 @@ func (o *office) open(seed state.Configure) {
 		Replicated: o, Fencer: o, State: o.state, Look: o.look,
 		Elsewhere: o.elsewhere,
 		Watchdog:  o.watchdog,
+		Text:      o.text,
+		Outdated:  func(_ *state.State, text string) bool { return o.newest != "" && text != o.newest },
 		Levels:    func(string) [][]stonith.Device { return o.levels },
 		Log:       slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})

@@ -265,14 +265,32 @@ func (c *Coordinator) armed(s *state.State) []string {
 	return slices.DeleteFunc(s.NodeNames(), func(name string) bool { return c.unarmed(s, name) })
 }
 
-// unarmed reports whether a node works no fence device: it said so, or is a witness and did not say anything yet. Called
-// with mu held.
+// unarmed reports whether a node works no fence device: it said so, or is a witness and did not say anything yet, or it runs
+// with another configuration than the cluster's. By that the devices may feed other nodes by now. Called with mu held.
 func (c *Coordinator) unarmed(s *state.State, name string) bool {
 	if name == c.cfg.Self {
-		return c.cfg.Unarmed
+		return c.cfg.Unarmed || c.outdated(s, c.cfg.Text)
 	}
 	h := c.hellos[name]
-	return h.unarmed || h.at.IsZero() && s.Nodes[name].Role == state.Witness
+	return c.outdated(s, h.text) || h.unarmed || h.at.IsZero() && s.Nodes[name].Role == state.Witness
+}
+
+func (c *Coordinator) outdated(s *state.State, text string) bool {
+	return c.cfg.Outdated != nil && c.cfg.Outdated(s, text)
+}
+
+// upToDate refuses to have a node switch or read what its configuration may be wrong about.
+func (c *Coordinator) upToDate(executor string) error {
+	text, s := c.cfg.Text, c.cfg.State()
+	if executor != c.cfg.Self {
+		c.mu.Lock()
+		text = c.hellos[executor].text
+		c.mu.Unlock()
+	}
+	if c.outdated(s, text) {
+		return fmt.Errorf("%s does not run with configuration %d, which the cluster goes by: its fence devices may feed other nodes by now", executor, s.Configured.Index)
+	}
+	return nil
 }
 
 func isSelf(name, self string) int {

@@ -99,6 +99,9 @@ func (c *Coordinator) powerOff(ctx context.Context, o state.Operation) error {
 	if err != nil {
 		return err
 	}
+	if err := c.upToDate(o.Executor); err != nil {
+		return err
+	}
 	if err := covers(c.cfg.Levels(o.Node), o, proof); err != nil {
 		return err
 	}
@@ -288,6 +291,9 @@ func (c *Coordinator) Stands(ctx context.Context, o state.Operation, executor st
 		return fmt.Errorf("operation %d is %s's now", o.ID, now.Executor)
 	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot != o.Boot:
 		return fmt.Errorf("%s is in boot %s, not in %s", o.Node, s.Nodes[o.Node].Boot, o.Boot)
+	}
+	if err := c.upToDate(executor); err != nil {
+		return err
 	}
 	if why := scheduler.Obstacle(s, c.view(), now); why != "" {
 		return errors.New(why)

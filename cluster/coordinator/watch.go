@@ -174,7 +174,7 @@ func (c *Coordinator) view() scheduler.View {
 		Voters:      voters,
 		Since:       c.sinceTick(),
 		Minute:      minuteOfDay(time.Now()),
-		Unarmed:     c.cfg.Unarmed,
+		Unarmed:     c.cfg.Unarmed || c.outdated(c.cfg.State(), c.cfg.Text),
 	}
 	for node, s := range look {
 		v.Nodes[node] = c.watch.liveness(s, c.hellos[node])

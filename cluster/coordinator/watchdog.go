@@ -27,6 +27,8 @@ func (c *Coordinator) expired(o state.Operation) watchdog.Verdict {
 	switch {
 	case expiry <= 0:
 		return never("it is none of the node's fencing levels")
+	case c.outdated(s, c.cfg.Text):
+		return never("this coordinator does not run with the cluster's configuration")
 	case s.TwoNode:
 		return never("of two nodes the one that is left must see for itself that the other is off")
 	case n == nil || n.Boot != o.Boot:

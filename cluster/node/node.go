@@ -314,6 +314,8 @@ func (n *Node) coordinatorConfig() coordinator.Config {
 		HealthInterval: n.Config.Cluster.HealthInterval,
 		Fencing:        n.fencing,
 		Unarmed:        n.Config.Unarmed,
+		Text:           n.text,
+		Outdated:       outdated,
 		Watchdog:       n.watchdogExpiry,
 		Levels:         func(node string) [][]stonith.Device { return levels(n.Config, node, n.Log) },
 		Log:            n.Log,

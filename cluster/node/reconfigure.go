@@ -86,6 +86,10 @@ func textDigest(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// outdated reports whether a daemon that runs with a text, by its digest, does not run with the one that the log has. By the
+// former one fence devices may feed other nodes than they do by now: it must not prove anything with them.
+func outdated(s *state.State, text string) bool { return s.Text != "" && textDigest(s.Text) != text }
+
 // seed is what this node makes of its file where the cluster has no configuration yet.
 func (n *Node) seed() state.Configure {
 	s := seed(n.Config)

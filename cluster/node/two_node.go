@@ -205,6 +205,9 @@ func (v *survivor) prove(ctx context.Context, other *state.Node) (stonith.Proof,
 		from = from.Add(SecondShotDelay(n.Config, n.Self))
 	}
 	for {
+		if outdated(n.known(), n.text) {
+			return stonith.Proof{}, errors.New("this node does not run with the cluster's newest configuration, by which its fence devices may be others")
+		}
 		proof, err := n.fencer.Off(ctx, v.order(s, other, from))
 		if !errors.Is(err, errHeld) {
 			return proof, err
