@@ -49,6 +49,11 @@ func Timings(c *config.Config) ([]Timing, []Failover) {
 		{"quorum loss", quorumLossTimes * d, "a node that hears no coordinator for this long lets go (on_quorum_loss)"},
 		{"no progress", coordinator.StallLimit(d), "a node that answers but applies nothing for this long is fenced"},
 	}
+	if c.Cluster.TwoNode {
+		for _, m := range c.Members() {
+			timings = append(timings, Timing{"second shot by " + m, SecondShotDelay(c, m), "of two nodes, the one that does not hold the groups waits this long before it shoots a node that has power"})
+		}
+	}
 	if slices.ContainsFunc(c.Nodes, config.Node.HasWatchdog) {
 		for _, l := range WatchdogTiming(c).Lines() {
 			timings = append(timings, Timing{l.Name, l.Value, l.Meaning})
