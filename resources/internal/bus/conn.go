@@ -142,8 +142,28 @@ func (c *Conn) Processes(ctx context.Context, name string) ([]string, error) {
 }
 
 // Enqueue asks for a job, StartUnit or StopUnit. The job's result comes on the channel, which has room for it.
+//
+// When the host goes down every unit has a stop job, and that of a group's service waits until the daemon has ended, which
+// waits until its groups have stopped. A further StopUnit would be the same job. So such a job is told not to
+// wait: it is the daemon that keeps the order of its groups.
 func (c *Conn) Enqueue(ctx context.Context, verb, name string) (job uint32, result <-chan string, err error) {
-	return c.enqueue(ctx, verb, name, "replace")
+	mode := "replace"
+	if verb == "StopUnit" && c.stopWaits(ctx, name) {
+		mode = "ignore-dependencies"
+	}
+	return c.enqueue(ctx, verb, name, mode)
+}
+
+// stopWaits reports whether the unit has a stop job that waits for others.
+func (c *Conn) stopWaits(ctx context.Context, name string) bool {
+	u, err := c.Unit(ctx, name)
+	if err != nil || u.Job() == 0 {
+		return false
+	}
+	var job map[string]dbus.Variant
+	at := dbus.ObjectPath(fmt.Sprintf("%s/job/%d", managerPath, u.Job()))
+	call := c.bus.Object(systemdName, at).CallWithContext(ctx, "org.freedesktop.DBus.Properties.GetAll", 0, systemdName+".Job")
+	return call.Store(&job) == nil && job["JobType"].Value() == "stop" && job["State"].Value() == "waiting"
 }
 
 func (c *Conn) enqueue(ctx context.Context, verb, name string, args ...any) (uint32, <-chan string, error) {
