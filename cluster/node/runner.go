@@ -240,6 +240,7 @@ func (r *runner) stopAll(ctx context.Context) {
 func (r *runner) stopPart(ctx context.Context, p *part) error {
 	within, cancel := context.WithTimeout(ctx, p.conf.StopTimeout)
 	defer cancel()
+	began := time.Now()
 	err := p.call(within, p.Stop)
 	if errors.Is(err, errNotCalled) && !p.used {
 		err = nil // a question hangs, but nothing was started that could be stopped
@@ -249,6 +250,7 @@ func (r *runner) stopPart(ctx context.Context, p *part) error {
 		return err
 	}
 	r.note(p, resources.Inactive, "")
+	r.log.Info("resource stopped", "node", r.n.Self, "resource", p.conf.Name, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
