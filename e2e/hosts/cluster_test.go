@@ -45,7 +45,7 @@ detection_time = "%s"
 # A test shoots more than an operator would believe.
 storm_window = "0s"
 quarantine_window = "0s"
-`, detectionTime)
+`, l.detection)
 	plugs := make([]string, len(l.hosts))
 	for i, h := range l.hosts {
 		plugs[i] = fmt.Sprintf("%s = [\"%d\"]", h.name, h.number)
@@ -162,7 +162,13 @@ func (h *host) copy(from, to string, mode os.FileMode) error {
 // newCluster boots three hosts with hamgr on them, and waits until the groups run.
 func newCluster(t *testing.T) *lab {
 	t.Helper()
+	return newClusterOf(t, detectionTime)
+}
+
+func newClusterOf(t *testing.T, detection time.Duration) *lab {
+	t.Helper()
 	l := newLab(t, 3)
+	l.detection = detection
 	t.Cleanup(func() {
 		if t.Failed() {
 			l.tellAll()

@@ -22,7 +22,8 @@ type lab struct {
 	cg    string
 	hosts []*host
 
-	unreachable atomic.Bool // no fence device can be reached
+	detection   time.Duration // of the cluster on the hosts
+	unreachable atomic.Bool   // no fence device can be reached
 }
 
 // newLab makes hosts n1, n2, ... that are off. It is gone when the test is.
