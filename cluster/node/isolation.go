@@ -26,11 +26,11 @@ func (i *isolation) run(ctx context.Context) {
 		}
 		_, mark := i.n.dog.Ask()
 		asked := time.Now()
-		none := !majorityElsewhere(i.n.replicated.Status().Voters, i.n.Self, i.n.replicated.Voices(ctx))
+		none, certain := nobodyElsewhere(i.n.replicated.Status().Voters, i.n.Self, i.n.replicated.Voices(ctx))
 		i.mu.Lock()
 		i.asked, i.none = asked, none
 		i.mu.Unlock()
-		if none {
+		if certain {
 			i.n.dog.Undisputed(mark)
 		}
 	}
@@ -43,8 +43,13 @@ func (i *isolation) nobodyElse() bool {
 	return i.none && time.Since(i.asked) < i.n.Config.Cluster.DetectionTime
 }
 
-// majorityElsewhere reports whether the voters that do not say that they have no coordinator could be a majority.
-func majorityElsewhere(voters []consensus.Voter, self string, voices map[string]consensus.Voice) bool {
+// nobodyElsewhere reports whether the voters that do not say that they have no coordinator cannot be a majority.
+//
+// That goes by the voters that this node knows of. Those elsewhere may have added one since, or removed one, by a majority of
+// whom they have now, and this node did not hear of it. Of an even number of voters, half of them may be a majority then: three
+// of five, or two of three. To go on without a coordinator needs no more than the former, since nobody takes over without a
+// proof; the watchdog may be such a proof itself, so that it may be fed only where the latter is certain, too.
+func nobodyElsewhere(voters []consensus.Voter, self string, voices map[string]consensus.Voice) (none, certain bool) {
 	all, elsewhere := 0, 0
 	for _, v := range voters {
 		if !v.Votes {
@@ -56,5 +61,5 @@ func majorityElsewhere(voters []consensus.Voter, self string, voices map[string]
 			elsewhere++
 		}
 	}
-	return all == 0 || elsewhere >= all/2+1
+	return all > 0 && elsewhere <= all/2, 2*elsewhere < all
 }
