@@ -70,6 +70,8 @@ type NodeStatus struct {
 	Maintenance bool `json:"maintenance"`
 	// Quarantine says why, and for how long, the node is left off or kept from holding groups.
 	Quarantine string `json:"quarantine,omitempty"`
+	// Watchdog is nil for a node that has none.
+	Watchdog *WatchdogStatus `json:"watchdog,omitempty"`
 }
 
 // LinkStatus is the answering node's contact with another over one link. UDP and TCP

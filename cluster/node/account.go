@@ -17,12 +17,13 @@ const verbAccount = "account"
 
 // account is what a node alone knows, of the groups above all, and tells the others for their operators.
 type account struct {
-	Runs     map[string]running `json:"runs,omitempty"`      // by group, what it drives
-	NotReady map[string]string  `json:"not_ready,omitempty"` // by group, why it would not start there
-	Text     string             `json:"text,omitempty"`      // digest of the configuration text that it runs with
-	Refuses  string             `json:"refuses,omitempty"`   // why it cannot run with the cluster's
-	Contacts []string           `json:"contacts,omitempty"`  // with whom it is in contact both ways
-	Keys     keyAccount         `json:"keys,omitzero"`
+	Runs     map[string]running  `json:"runs,omitempty"`      // by group, what it drives
+	NotReady map[string]string   `json:"not_ready,omitempty"` // by group, why it would not start there
+	Text     string              `json:"text,omitempty"`      // digest of the configuration text that it runs with
+	Refuses  string              `json:"refuses,omitempty"`   // why it cannot run with the cluster's
+	Contacts []string            `json:"contacts,omitempty"`  // with whom it is in contact both ways
+	Keys     keyAccount          `json:"keys,omitzero"`
+	Watchdog *api.WatchdogStatus `json:"watchdog,omitempty"`
 }
 
 // running is a group as its holder sees it.
@@ -43,6 +44,7 @@ const (
 // ownAccount gives what this node tells.
 func (n *Node) ownAccount() account {
 	a := account{Runs: map[string]running{}, NotReady: map[string]string{}, Text: n.text, Refuses: clip(n.configs.why(n.replica.State().Text)), Contacts: n.contacts(), Keys: n.keys.account()}
+	a.Watchdog = n.dog.status()
 	space := mostAccount
 	for _, r := range n.groups.all() {
 		run := r.account()

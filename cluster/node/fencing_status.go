@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/api"
+	"github.com/hamgr/hamgr/cluster/config"
 	"github.com/hamgr/hamgr/cluster/scheduler"
 	"github.com/hamgr/hamgr/cluster/state"
 )
@@ -24,6 +25,9 @@ func (n *Node) addFencing(s *state.State, nodes []api.NodeStatus, outlook outloo
 		}
 		for l, level := range f.Levels {
 			for _, device := range level {
+				if device == config.WatchdogDevice {
+					continue // it is tested in its own way
+				}
 				f.Rehearsals = append(f.Rehearsals, rehearsal(s.Nodes[nodes[i].Name], device, l+1))
 			}
 		}

@@ -40,6 +40,7 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 	said := n.accounts(ctx)
 	asking.Wait()
 	n.addFencing(s, st.Nodes, outlook)
+	n.addWatchdogs(s, st.Nodes, said)
 	st.Tolerates, st.ToleratesBy = n.tolerance(st, said)
 	waiting := scheduler.Waiting(s, view)
 	for _, name := range s.GroupNames() {
@@ -189,6 +190,7 @@ func problems(n *Node, s *state.State, st api.Status, said map[string]testimony,
 	}
 	linkProblems(st.Nodes, warn)
 	n.fencingProblems(st.Nodes, alarm, warn)
+	n.watchdogProblems(st.Nodes, alarm, warn)
 	n.configProblems(s, alarm, warn, notice)
 	n.keyProblems(st.Quorate, said, alarm, warn, notice)
 	if st.Quorate && st.Tolerates == 0 && len(n.Config.Nodes) > 1 {

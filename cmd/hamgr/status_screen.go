@@ -135,7 +135,25 @@ func nodeNote(s api.Status, n api.NodeStatus) string {
 		short, _, _ := strings.Cut(n.Quarantine, ",") // the problems tell the reason and the way out
 		notes = append(notes, short)
 	}
+	if w := watchdogNote(n.Watchdog); w != "" {
+		notes = append(notes, w)
+	}
 	return strings.Join(append(notes, troubles(s, n.Fencing.Health)...), "; ")
+}
+
+// watchdogNote tells of a node's watchdog.
+func watchdogNote(w *api.WatchdogStatus) string {
+	switch {
+	case w == nil || w.Note != "":
+		return ""
+	case w.Starved != "":
+		return "watchdog NOT FED"
+	case w.Trouble != "":
+		return "watchdog PROTECTS NOTHING"
+	case w.Armed:
+		return fmt.Sprintf("watchdog armed, %s, test %s", shortMS(w.TimeoutMS), w.Test)
+	}
+	return "watchdog test " + w.Test
 }
 
 // underWay tells of an operation that is not over.
