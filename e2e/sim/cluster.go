@@ -43,6 +43,7 @@ type Options struct {
 	Cluster   string            // further TOML keys of [cluster]; default: neither storm brake nor quarantine
 	Text      bool              // the log carries the configuration, as the hosts' files said when the cluster was made
 	Spares    []string          // hosts that are there, and not in the configuration
+	Site      *site             // what the file says, instead of Groups, Prefer, Keys and Resource
 	Seed      uint64
 }
 
@@ -89,10 +90,16 @@ type trigger struct {
 // New makes a cluster whose hosts are off. The cluster is taken down, and judged, when the test
 // ends.
 func New(t testing.TB, o Options) *Cluster {
+	if o.Site != nil {
+		o.Text, o.Nodes, o.Groups, o.Detection = true, o.Site.names(), []string{}, o.Site.detection
+		for _, g := range o.Site.groups {
+			o.Groups = append(o.Groups, g.name)
+		}
+	}
 	if len(o.Nodes) == 0 {
 		o.Nodes = []string{"alpha", "beta", "gamma"}
 	}
-	if len(o.Groups) == 0 {
+	if o.Groups == nil {
 		o.Groups = []string{"db"}
 	}
 	if o.Detection == 0 {
@@ -121,7 +128,10 @@ func New(t testing.TB, o Options) *Cluster {
 		c.BMC[name].OnPower = func(_ string, s agents.PowerState) { c.hosts[name].power(s) }
 		c.BMC[name].Behave(bmc.Behavior{Answer: 2 * time.Millisecond})
 	}
-	if o.Text {
+	switch {
+	case o.Site != nil:
+		c.file = o.Site.text()
+	case o.Text:
 		c.file = c.generate()
 	}
 	t.Cleanup(c.close)
@@ -296,13 +306,16 @@ func (c *Cluster) Runs(group string) bool {
 	if g == nil || g.Grant == nil || g.Grant.Phase != state.Started {
 		return false
 	}
-	n := 0
+	n, all := 0, 2
+	if c.Site != nil {
+		all = len(c.Site.group(group).disks)
+	}
 	for _, h := range c.Storage.Active() {
 		if h.Group == group && h.Host == g.Grant.Node && h.Token == g.Grant.Token && h.Started {
 			n++
 		}
 	}
-	return n == 2
+	return n == all
 }
 
 // WaitFor waits, in virtual time, until the condition holds.
@@ -348,6 +361,13 @@ func (c *Cluster) Report() string {
 	}
 	fmt.Fprintf(&b, "log:\n%s\n", strings.Join(lines, "\n"))
 	return b.String()
+}
+
+// logged counts the lines of the hosts' logs that say something.
+func (c *Cluster) logged(message string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return strings.Count(c.logs.String(), message)
 }
 
 // note adds a line to the timeline of faults.

@@ -39,17 +39,20 @@ func pair(t *testing.T, o Options, on map[string]string, f func(t *testing.T, c 
 // bothVote waits until both nodes are in, and the two-node rule can be applied again.
 func (c *Cluster) bothVote(limit time.Duration) {
 	c.t.Helper()
-	c.WaitFor(limit, "both nodes vote", func() bool {
-		if !c.State().TwoNode || c.up() != 2 || c.Coordinator() == "" {
+	c.WaitFor(limit, "both nodes vote", c.vote)
+}
+
+// vote reports whether they do.
+func (c *Cluster) vote() bool {
+	if !c.State().TwoNode || c.up() != 2 || c.Coordinator() == "" {
+		return false
+	}
+	for _, n := range c.Nodes {
+		if d := c.hosts[n].daemon(); d == nil || len(d.Voting()) != 2 {
 			return false
 		}
-		for _, n := range c.Nodes {
-			if d := c.hosts[n].daemon(); d == nil || len(d.Voting()) != 2 {
-				return false
-			}
-		}
-		return true
-	})
+	}
+	return true
 }
 
 // alone reports whether a node coordinates as the only voter.

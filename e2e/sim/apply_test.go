@@ -1,0 +1,274 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hamgr/hamgr/cluster/api"
+	storage "github.com/hamgr/hamgr/resources/fake"
+)
+
+// threeNodes is a configuration of three nodes, with db on beta and web on gamma; db writes to two disks.
+func threeNodes() *site {
+	s := &site{detection: time.Second, cluster: quietPolicy, groups: []siteGroup{
+		{"db", []string{"sda", "sdb"}, map[string]string{"prefer": `["beta"]`}},
+		{"web", []string{"sdc"}, map[string]string{"prefer": `["gamma"]`}},
+	}}
+	for i, n := range []string{"alpha", "beta", "gamma"} {
+		s.nodes = append(s.nodes, siteNode{name: n, number: i + 1, links: []int{0, 1}, devices: 1})
+	}
+	return s
+}
+
+// apply has an operator at a host apply a configuration.
+func (c *Cluster) apply(host string, s *site) (api.ApplyResult, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return c.Operator(host).Apply(ctx, api.ApplyRequest{Text: s.text(), From: c.State().Configured.Index, By: "anna"})
+}
+
+// mustApply does, insists that it is accepted, and waits until every node that is up runs with it.
+func (c *Cluster) mustApply(s *site) {
+	c.t.Helper()
+	res, err := c.apply(c.Coordinator(), s)
+	if err != nil || !res.Applied {
+		c.t.Fatalf("not applied: %v %+v\n%s", err, res.Refused, s.text())
+	}
+	c.adopt(s)
+}
+
+// adopt has the test go by a configuration that was applied, and waits until the cluster does.
+func (c *Cluster) adopt(s *site) {
+	c.t.Helper()
+	c.Site, c.Nodes, c.Detection, c.Groups = s, s.names(), s.detection, nil
+	for _, g := range s.groups {
+		c.Groups = append(c.Groups, g.name)
+	}
+	c.WaitFor(time.Duration(len(s.nodes)+20)*max(s.detection, 3*time.Second), "every node that is up runs with the new configuration", func() bool { return c.follow(s.text()) })
+}
+
+// follow reports whether every host of the cluster whose daemon runs has the text, and there is a coordinator.
+func (c *Cluster) follow(text string) bool {
+	if c.State().Text != text || c.Coordinator() == "" {
+		return false
+	}
+	for _, n := range c.Nodes {
+		h := c.hosts[n]
+		h.mu.Lock()
+		behind := h.on && (h.process == nil && c.State().Nodes[n].Up || h.process != nil && h.process.setup.Text != text)
+		h.mu.Unlock()
+		if behind && !h.mute() {
+			return false
+		}
+	}
+	return true
+}
+
+// mustRefuse insists that a configuration is refused because of a key, and that nothing changes.
+func (c *Cluster) mustRefuse(s *site, because string) {
+	c.t.Helper()
+	before := c.State().Configured
+	res, err := c.apply(c.Coordinator(), s)
+	said := ""
+	for _, o := range res.Refused {
+		said += o.Key + ": " + o.Message + "\n"
+	}
+	if err != nil || res.Applied || !strings.Contains(said, because) || c.State().Configured != before {
+		c.t.Errorf("applied %v, refused %q, %v; want %q", res.Applied, said, err, because)
+	}
+}
+
+// disturbed is what was done to those groups, after so many events.
+func (c *Cluster) disturbed(after int, groups ...string) []storage.Event {
+	return slices.DeleteFunc(c.touched(after), func(e storage.Event) bool { return !slices.Contains(groups, e.Group) })
+}
+
+// TestDiskGoesFromOneGroupToAnother: a disk is taken out of a group that runs with it, and then given to another one. It goes on
+// writing until it is stopped, whatever the configuration says, and until then nobody else gets it.
+func TestDiskGoesFromOneGroupToAnother(t *testing.T) {
+	s := threeNodes()
+	run(t, Options{Site: s}, func(t *testing.T, c *Cluster) {
+		time.Sleep(3 * time.Second)
+		both := s.clone()
+		both.group("db").disks, both.group("web").disks = []string{"sda"}, []string{"sdc", "sdb"}
+		c.mustRefuse(both, "db runs on beta with the same one")
+		taken := s.clone()
+		taken.group("db").disks = []string{"sda"}
+		c.mustApply(taken)
+		time.Sleep(5 * time.Second)
+		c.mustRefuse(both, "db runs on beta with the same one")
+		// The daemon that started it is another one by now, and the coordinator too.
+		c.RestartDaemon("beta", time.Second)
+		c.RestartDaemon(c.Coordinator(), time.Second)
+		time.Sleep(5 * time.Second)
+		c.mustRefuse(both, "db runs on beta with the same one")
+		// Nobody can tell while it is silent.
+		c.Freeze("beta")
+		res, err := c.apply(c.Coordinator(), both)
+		if res.Applied {
+			t.Errorf("applied while the holder is silent: %v", err)
+		}
+		c.Thaw("beta")
+		c.WaitFor(time.Minute, "db runs", func() bool {
+			return c.up() == 3 && c.Owner("db") != "" && c.State().Groups["db"].Grant.Phase == "started"
+		})
+		if c.State().Nodes["beta"].Boot == "beta-boot1" {
+			change(t, c, api.ChangeRequest{Verb: api.ChangeRestart, Group: "db"})
+		}
+		c.WaitFor(time.Minute, "it runs without the disk", func() bool { return c.Runs("db") })
+		time.Sleep(2 * time.Second)
+		c.mustApply(both)
+		change(t, c, api.ChangeRequest{Verb: api.ChangeRestart, Group: "web"})
+		c.WaitFor(time.Minute, "web has it", func() bool { return c.Runs("web") })
+	})
+}
+
+// TestNodesComeAndGo: nodes are added and removed while groups run, until none of the first three is left but one. A node that is
+// removed is told, and holds nothing.
+func TestNodesComeAndGo(t *testing.T) {
+	s := threeNodes()
+	run(t, Options{Site: s, Spares: []string{"delta", "epsilon"}}, func(t *testing.T, c *Cluster) {
+		time.Sleep(3 * time.Second)
+		events := len(c.Storage.Events())
+		for i, name := range []string{"delta", "epsilon"} {
+			s = s.clone()
+			s.nodes = append(s.nodes, siteNode{name: name, number: 4 + i, links: []int{0, 1}, devices: 1})
+			c.mustApply(s)
+			c.install(name)
+			c.WaitFor(time.Minute, name+" votes", func() bool {
+				d := c.hosts[c.Coordinator()].daemon()
+				return d != nil && slices.Contains(d.Voting(), name) && c.State().Nodes[name].Up
+			})
+		}
+		without := func(name string) *site {
+			s := s.clone()
+			s.nodes = slices.DeleteFunc(s.nodes, func(n siteNode) bool { return n.name == name })
+			for i := range s.groups {
+				delete(s.groups[i].rules, "prefer")
+			}
+			return s
+		}
+		c.mustRefuse(without("beta"), "it may hold db")
+		s = without("alpha")
+		c.mustApply(s)
+		c.WaitFor(time.Minute, "alpha does not vote", func() bool {
+			d := c.hosts[c.Coordinator()].daemon()
+			return d != nil && len(d.Voting()) == 4 && !slices.Contains(d.Voting(), "alpha")
+		})
+		time.Sleep(10 * time.Second)
+		if !c.problem("alpha", "was removed from the cluster by configuration") {
+			t.Error("alpha is not told that it was removed")
+		}
+		if touched := c.disturbed(events, "db", "web"); len(touched) > 0 {
+			t.Errorf("touched: %v", touched)
+		}
+		quiet(t, c)
+	})
+}
+
+// install gives a host an empty disk and the cluster's present file, and starts its daemon.
+func (c *Cluster) install(name string) {
+	text := c.Site.text()
+	c.Edit(name, func(string) string { return text })
+	if p := c.hosts[name].take(); p != nil {
+		_ = p.end(p.Halt)
+	}
+	c.WipeDisk(name)
+	h := c.hosts[name]
+	h.mu.Lock()
+	on := h.on
+	h.mu.Unlock()
+	if on {
+		h.start()
+	} else {
+		c.Boot(name)
+	}
+}
+
+// TestRemovedWhileAway (B17): a node is cut off, proven off, and removed; then the coordinator changes. The others elect one, and the
+// removed one, when it is back, says what it is.
+func TestRemovedWhileAway(t *testing.T) {
+	s := threeNodes()
+	s.groups = s.groups[:1]
+	run(t, Options{Site: s}, func(t *testing.T, c *Cluster) {
+		time.Sleep(3 * time.Second)
+		without := s.clone()
+		without.nodes = without.nodes[:2]
+		c.Cut("gamma")
+		time.Sleep(3 * time.Second)
+		c.mustRefuse(without, "it does not answer, and has neither left nor been proven off")
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if _, err := c.Operator(c.Coordinator()).Fence(ctx, api.FenceRequest{Node: "gamma", Action: api.ActionOff, By: "anna"}, func(api.FenceEvent) {}); err != nil {
+			t.Fatal(err)
+		}
+		events := len(c.Storage.Events())
+		c.mustApply(without)
+		c.WaitFor(time.Minute, "two vote", func() bool { d := c.hosts[c.Coordinator()].daemon(); return d != nil && len(d.Voting()) == 2 })
+		c.RestartDaemon(c.Coordinator(), time.Second)
+		c.WaitFor(10*time.Second, "somebody leads", func() bool { return c.Coordinator() != "" })
+		c.Heal("gamma")
+		c.Boot("gamma")
+		time.Sleep(20 * time.Second)
+		if !c.problem("gamma", "removed") {
+			st, err := c.Operator("gamma").Status(ctx)
+			t.Errorf("gamma does not know that it was removed: %+v %v", st.Problems, err)
+		}
+		if touched := c.touched(events); len(touched) > 0 || !c.Runs("db") {
+			t.Errorf("touched: %v", touched)
+		}
+	})
+}
+
+// TestAwayFromAChange: a node that was away while the configuration changed takes it over when it returns, also with addresses of which
+// only one is left; so does one whose daemon alone was away.
+func TestAwayFromAChange(t *testing.T) {
+	for _, way := range []string{"host", "daemon"} {
+		s := threeNodes()
+		run(t, Options{Site: s}, func(t *testing.T, c *Cluster) {
+			time.Sleep(3 * time.Second)
+			events := len(c.Storage.Events())
+			if way == "host" {
+				c.CutPower("alpha")
+			} else {
+				c.StopDaemon("alpha")
+			}
+			time.Sleep(5 * time.Second)
+			s := s.clone()
+			s.nodes[1].links, s.nodes[2].links = []int{1, 2}, []int{0, 2}
+			s.group("web").rules["prefer"] = `["gamma", "alpha"]`
+			s.detection = 1500 * time.Millisecond
+			c.mustApply(s)
+			time.Sleep(time.Minute)
+			if way == "host" {
+				c.Boot("alpha")
+			} else {
+				c.hosts["alpha"].start()
+			}
+			c.WaitFor(time.Minute, "alpha runs with it", func() bool { return c.follow(s.text()) && c.up() == 3 })
+			c.whole(10*time.Second, c.Nodes...)
+			if touched := c.touched(events); len(touched) > 0 {
+				t.Errorf("%s: touched: %v", way, touched)
+			}
+		})
+	}
+}
+
+// refused gives what was said against a change; ok is false where it is not known whether it was made.
+func refused(res api.ApplyResult, err error) (why string, ok bool) {
+	var e *api.Error
+	switch {
+	case errors.As(err, &e) && (e.Code == api.ErrUnsafe || e.Code == api.ErrInvalid || e.Code == api.ErrNoCoordinator):
+		return e.Message, true
+	case err != nil:
+		return err.Error(), false
+	}
+	for _, o := range res.Refused {
+		why += o.Key + ": " + o.Message + "; "
+	}
+	return why, true
+}
