@@ -31,6 +31,8 @@ type Hello struct {
 	// Ask says that the node trusts nothing that it knew before (it just started, or stood
 	// still), and needs an answer that a committed entry stands behind.
 	Ask bool `json:"ask,omitempty"`
+	// Deaf says that the node's log has failed, so that it never applies anything again, whatever is granted to it.
+	Deaf bool `json:"deaf,omitempty"`
 	// Line is that of the cluster's history on which the node's log is.
 	Line string `json:"line,omitempty"`
 	// Echo is the riddle of the last Welcome that had one.
@@ -175,7 +177,7 @@ func (c *Coordinator) noteHello(from string, h Hello, applied uint64) {
 	was := c.hellos[from]
 	now := heard{boot: h.Boot, speaks: h.speaks(), text: h.Text, fencing: h.Fencing, unarmed: h.Unarmed, at: time.Now(), applied: h.Applied, relayed: h.Relayed, stuck: was.stuck}
 	switch {
-	case h.Relayed: // the link between this node and that one is cut, and the log with it
+	case h.Relayed && !h.Deaf: // the link between this node and that one is cut, and the log with it
 		now.stuck = time.Time{}
 	case was.boot != h.Boot || h.Applied > was.applied || h.Applied >= applied:
 		now.stuck = time.Time{}

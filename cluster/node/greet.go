@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hamgr/hamgr/cluster/consensus"
 	"github.com/hamgr/hamgr/cluster/coordinator"
 	"github.com/hamgr/hamgr/cluster/state"
 )
@@ -44,7 +45,7 @@ func (n *Node) greetOnce(ctx context.Context) error {
 	status := n.replicated.Status()
 	h := coordinator.Hello{
 		Boot: n.Boot, Session: n.session, Digest: n.digest, Text: n.text, Speaks: n.Speaks, Fencing: n.fencing, Unarmed: n.Config.Unarmed, Applied: status.Applied, Found: n.probes.found(), Ask: ask,
-		Machine: n.Machine, Watchdog: claim, Line: status.Line,
+		Machine: n.Machine, Watchdog: claim, Line: status.Line, Deaf: status.Role == consensus.RoleFailed,
 	}
 	w, err := n.peers.hello(ctx, h)
 	if err == nil && w.Riddle != "" {
