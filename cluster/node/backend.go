@@ -268,6 +268,8 @@ func proofText(p *state.Proof) string {
 		return "came back with a new boot"
 	case p.Kind == state.OperatorWord:
 		return "an operator's word: " + strings.Join(p.Evidence, "; ")
+	case p.Kind == state.Watchdog:
+		return "watchdog expired (nothing was read off): " + strings.Join(p.Evidence, "; ")
 	default:
 		return "stopped cleanly"
 	}

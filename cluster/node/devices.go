@@ -141,6 +141,8 @@ func (n *Node) ownOutlook() outlook {
 					cure = "" // it says itself how it is overruled
 				}
 				o.Waits[op.ID] = obstacle{why, cure}
+			} else if why := n.coord.Awaits(*op); why != "" {
+				o.Waits[op.ID] = obstacle{why, ""}
 			}
 		}
 		if _, why := scheduler.Quarantine(node, scheduler.Now(s, view), view.Policy); why != "" {
