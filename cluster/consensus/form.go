@@ -243,9 +243,18 @@ func (l *Log) watchConfiguration(since time.Time) time.Time {
 			waiting = fmt.Sprintf("%s no longer lists this node as %s: it was removed; empty its data folder to let it return", node, l.id)
 		}
 	}
+	if len(answers) == 0 && l.isRemoved() {
+		return since // what was said still holds: strangers are answered now and then only
+	}
 	l.setRemoved(removed)
 	l.setWaiting(waiting)
 	return since
+}
+
+func (l *Log) isRemoved() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.removed
 }
 
 func otherLine(node string) string {
