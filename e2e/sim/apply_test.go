@@ -216,7 +216,7 @@ func TestRemovedWhileAway(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		if !c.problem("gamma", "removed") {
 			st, err := c.Operator("gamma").Status(ctx)
-			t.Errorf("gamma does not know that it was removed: %+v %v", st.Problems, err)
+			t.Errorf("gamma does not know that it was removed: %+v %v\n%s", st.Problems, err, c.Report())
 		}
 		if touched := c.touched(events); len(touched) > 0 || !c.Runs("db") {
 			t.Errorf("touched: %v", touched)
