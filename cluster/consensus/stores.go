@@ -102,7 +102,11 @@ func openLocked(dir, root string) (*Stores, error) {
 		return nil, err
 	}
 	path := filepath.Join(root, "log.db")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%w: %s is not a file", ErrDamaged, path)
+	case errors.Is(err, fs.ErrNotExist):
 		identity, err := dirRecords(dir).load(identityRecord)
 		if err != nil {
 			return nil, err

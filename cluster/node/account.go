@@ -21,9 +21,10 @@ type account struct {
 	NotReady map[string]string   `json:"not_ready,omitempty"` // by group, why it would not start there
 	Text     string              `json:"text,omitempty"`      // digest of the configuration text that it runs with
 	Refuses  string              `json:"refuses,omitempty"`   // why it cannot run with the cluster's
-	Contacts []string            `json:"contacts,omitempty"`  // with whom it is in contact both ways
-	Keys     keyAccount          `json:"keys,omitzero"`
 	Watchdog *api.WatchdogStatus `json:"watchdog,omitempty"`
+	Contacts []string            `json:"contacts,omitempty"` // with whom it is in contact both ways
+	NoVote   string              `json:"no_vote,omitempty"`  // why it has no part in the log any more
+	Keys     keyAccount          `json:"keys,omitzero"`
 }
 
 // running is a group as its holder sees it.
@@ -44,6 +45,9 @@ const (
 // ownAccount gives what this node tells.
 func (n *Node) ownAccount() account {
 	a := account{Runs: map[string]running{}, NotReady: map[string]string{}, Text: n.text, Refuses: clip(n.configs.why(n.replica.State().Text)), Contacts: n.contacts(), Keys: n.keys.account()}
+	if why := n.refused.Load(); why != nil {
+		a.NoVote = clip(*why)
+	}
 	a.Watchdog = n.dog.status()
 	space := mostAccount
 	for _, r := range n.groups.all() {

@@ -167,12 +167,20 @@ func (n *Node) emptyOut(ctx context.Context) {
 	}
 }
 
-// resign says, in the background and until it was heard, that this node takes no groups any more.
-func (n *Node) resign() {
+// resign says, in the background and until it was heard, that this node takes no groups any more, and then lets go of those
+// that it has. Were they heard to have stopped before that, they could be granted to it again; and it would never see that
+// grant, so that nobody could have them. If it is not heard for long, it lets go all the same.
+func (n *Node) resign(why string) {
+	late := time.AfterFunc(quorumLossTimes*n.Config.Cluster.DetectionTime, func() { n.groups.depart(why) })
 	n.spawn(func() {
+		defer late.Stop()
 		for n.ctx.Err() == nil {
 			err := n.peers.report(n.ctx, state.Command{Leaving: &state.Leaving{Node: n.Self, Boot: n.Boot, Session: n.session}})
-			if err == nil || errors.Is(err, state.ErrFormat) || !sleep(n.ctx, n.Config.Cluster.DetectionTime/4) {
+			if err == nil || errors.Is(err, state.ErrFormat) {
+				n.groups.depart(why)
+				return
+			}
+			if !sleep(n.ctx, n.Config.Cluster.DetectionTime/16) {
 				return
 			}
 		}

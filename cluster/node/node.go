@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -85,6 +86,7 @@ type Node struct {
 	progress   *progress
 	dog        *dog
 	survivor   *survivor
+	refused    atomic.Pointer[string] // why the disk takes nothing more of the log; nil while it does
 	isolation  *isolation
 
 	ctx       context.Context // ends with Halt
@@ -149,7 +151,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 		Scratch:   func() consensus.FSM { return newReplica(n.Speaks, nil, func(error) {}) },
 	})
 	if err != nil {
-		return err
+		return errors.Join(n.replica.refused(), err)
 	}
 	n.trust = newTrust(d, n.uptime, n.Log) // what came before is no silence of others
 	n.touch = &touch{n: n}
@@ -248,8 +250,9 @@ func (n *Node) broken(err error) {
 func (n *Node) fatal(err error) {
 	if errors.Is(err, consensus.ErrStoreFailed) && !errors.Is(err, consensus.ErrStoreHung) {
 		n.Log.Error("the disk refuses the replicated log; this node lets go of its groups, and holds none until hamgr is restarted", "node", n.Self, "err", err)
-		n.groups.depart("the replicated log has failed on this node: " + err.Error())
-		n.resign()
+		why := err.Error()
+		n.refused.Store(&why)
+		n.resign("the replicated log has failed on this node: " + why)
 		return
 	}
 	n.Log.Error("the replicated log has failed; this node stops", "node", n.Self, "err", err)

@@ -59,7 +59,7 @@ func (b backend) Status(ctx context.Context) (api.Status, error) {
 		st.Operations = append(st.Operations, op)
 	}
 	st.Failures = failureStatus(s)
-	st.Problems = append(undead(s, view), problems(n, s, st, said, outlook)...)
+	st.Problems = slices.Concat(undead(s, view), voteProblems(n.Self, n.Config.NodeNames(), said), problems(n, s, st, said, outlook))
 	return st, nil
 }
 
@@ -164,7 +164,10 @@ func problems(n *Node, s *state.State, st api.Status, said map[string]testimony,
 		notices = append(notices, api.Problem{Severity: api.SeverityNotice, Text: text, Cure: cure})
 	}
 
-	if !st.Quorate {
+	switch {
+	case n.replicated.Status().Removed:
+		alarm(fmt.Sprintf("%s was removed from the cluster: %s", n.Self, st.Waiting), "stop and disable hamgr here; to let it return, empty its data folder and add it again on a node of the cluster: hamgr config apply")
+	case !st.Quorate:
 		alarm("this node hears no coordinator: "+orElse(st.Waiting, "a majority of the nodes is missing"), "bring the other nodes back, or their network")
 	}
 	n.twoNodeProblems(st.Quorate, alarm)

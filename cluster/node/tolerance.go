@@ -30,7 +30,7 @@ func (n *Node) contacts() []string {
 func mesh(voters []string, said map[string]testimony) [][]bool {
 	says := func(a, b string) (yes, asked bool) {
 		t, ok := said[a]
-		return slices.Contains(t.Contacts, b), ok && t.silent == ""
+		return slices.Contains(t.Contacts, b) && t.NoVote == "", ok && t.silent == ""
 	}
 	reach := make([][]bool, len(voters))
 	for i, a := range voters {
@@ -179,4 +179,15 @@ func unreadable(nodes []api.NodeStatus) string {
 		}
 	}
 	return ""
+}
+
+// voteProblems tells of the other nodes whose votes do not count, since their disks refused the log.
+func voteProblems(self string, nodes []string, said map[string]testimony) (all []api.Problem) {
+	for _, name := range nodes {
+		if why := said[name].NoVote; why != "" && name != self {
+			all = append(all, api.Problem{Severity: api.SeverityAlarm, Text: fmt.Sprintf("the vote of %s does not count, and it takes no groups: %s", name, why),
+				Cure: "mend its disk, then on " + name + ": systemctl restart hamgr"})
+		}
+	}
+	return all
 }

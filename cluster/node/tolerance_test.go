@@ -43,12 +43,12 @@ func TestTolerated(t *testing.T) {
 		return cut
 	}
 	for name, c := range map[string]struct {
-		voters, silent string
-		cut            []string
-		twoNode        bool
-		unread         string
-		want           int
-		by             string
+		voters, silent, noVote string
+		cut                    []string
+		twoNode                bool
+		unread                 string
+		want                   int
+		by                     string
 	}{
 		"one":                           {voters: "a", by: "none: one voter"},
 		"two":                           {voters: "ab", by: "none: two voters without a witness"},
@@ -67,11 +67,17 @@ func TestTolerated(t *testing.T) {
 		"five, all through one":         {voters: "abcde", cut: []string{"bc", "bd", "be", "cd", "ce", "de"}, by: "none: b and c, b and d, b and e, 3 more pairs do not reach each other"},
 		"five, a ring":                  {voters: "abcde", cut: []string{"ac", "ad", "bd", "be", "ce"}, want: 1, by: "majority of 5 voters, although a and c, a and d, b and d, 2 more pairs do not reach each other"},
 		"four":                          {voters: "abcd", want: 1, by: "majority of 4 voters"},
+		"three, the log of one failed":  {voters: "abc", noVote: "c", by: "none: 2 of 3 voters are there, and 2 are a majority"},
 		"seven, two dead, two cut":      {voters: "abcdefg", silent: "fg", cut: append(dead("f", "g"), "bc", "de"), by: "none: b and c, d and e do not reach each other"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			voters := strings.Split(c.voters, "")
-			reach := mesh(voters, accountsOf(voters, c.silent, c.cut...))
+			said := accountsOf(voters, c.silent, c.cut...)
+			if failed, ok := said[c.noVote]; ok {
+				failed.NoVote = "the disk is full"
+				said[c.noVote] = failed
+			}
+			reach := mesh(voters, said)
 			got, by := tolerated(voters, reach, from(reach, 0), c.twoNode, c.unread)
 			if got != c.want || by != c.by {
 				t.Errorf("%d, %q; want %d, %q", got, by, c.want, c.by)
