@@ -114,6 +114,19 @@ type decision struct {
 	Forced  bool     `json:"forced"`
 }
 
+// reconsiderAlone asks the others before a decision is carried out that was made in an earlier boot of this host: while it was
+// down somebody may have vouched for that, and forced the other one to go on. In the boot of the decision itself there is nothing
+// to ask: nobody can have gone on without this node.
+func (l *Log) reconsiderAlone() error {
+	var d decision
+	found, err := loadJSON(l.stores.records, aloneRecord, &d)
+	if err != nil || !found || !l.past.formed || l.past.line() == d.Line || l.cfg.Had.ID == l.id.ID {
+		return err
+	}
+	l.fsm.forks = l.past.forks
+	return l.consult()
+}
+
 // finishAlone carries out what Alone decided, if it did, before raft starts, and tells
 // whether there was something to do. It may be cut short at any point and done again:
 //

@@ -454,3 +454,32 @@ func TestJudgeLine(t *testing.T) {
 		}
 	}
 }
+
+// A node that decided to go on alone loses power before it did. An operator vouches for that, and has the other one go on. What the
+// first one decided counts no more when it boots: it is a newcomer to the history that went on.
+func TestAloneIsReconsideredInTheNextBoot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t, time.Second, 2)
+		c.startAll()
+		c.allVote(3 * time.Second)
+		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		old := a.log.Status().ID
+		b.stop()
+		time.Sleep(2 * time.Second)
+		if err := a.log.Alone(t.Context(), Alone{Reason: "its plugs are off"}); err != nil {
+			t.Fatal(err)
+		}
+		a.stop()
+		b.start()
+		time.Sleep(2 * time.Second)
+		b.goAlone(Alone{Reason: "operator", Forced: true})
+		b.mustPropose("forced")
+		a.start()
+		if s := a.log.Status(); s.ID == old || s.Alone != "" || s.Returned == "" {
+			t.Errorf("two histories: %+v", s)
+		}
+		c.allVote(5 * time.Second)
+		c.mustAgree()
+	})
+}

@@ -281,6 +281,9 @@ func (l *Log) start() (err error) {
 	if had := l.cfg.Had; had.ID == l.id.ID && l.past.last < had.Applied {
 		return fmt.Errorf("%w (its log ends with entry %d, and had entry %d in this boot)", ErrRolledBack, l.past.last, had.Applied)
 	}
+	if err := l.reconsiderAlone(); err != nil {
+		return err
+	}
 	becameAlone, err := l.finishAlone()
 	if err != nil {
 		return err
