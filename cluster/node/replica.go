@@ -19,7 +19,8 @@ type replica struct {
 	current atomic.Pointer[state.State]
 	onApply func(index uint64, before, after *state.State)
 	fatal   func(error)
-	unknown atomic.Bool // an entry was of a format that this daemon does not know
+	unknown atomic.Bool           // an entry was of a format that this daemon does not know
+	newer   atomic.Pointer[error] // why a snapshot was not restored
 	changed atomic.Pointer[func()]
 	applies atomic.Pointer[time.Time] // since when an entry is being applied; nil if none is
 }
@@ -93,16 +94,31 @@ func (r *replica) Snapshot() ([]byte, error) {
 	return json.Marshal(r.current.Load())
 }
 
+// refuse keeps why a snapshot was not restored: the log's library does not pass it on.
+func (r *replica) refuse(err error) error {
+	err = fmt.Errorf("%w: install the version of hamgr that the other nodes run", err)
+	r.newer.Store(&err)
+	return err
+}
+
+// refused is nil, or why a snapshot was not restored.
+func (r *replica) refused() error {
+	if err := r.newer.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // Restore replaces the state by a snapshot. One that says more than this daemon knows is not taken in part.
 func (r *replica) Restore(b []byte) error {
 	s := &state.State{}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(s); err != nil {
-		return fmt.Errorf("restore state: %w", err)
+		return r.refuse(fmt.Errorf("restore state: %w", err)) // a field of a newer version, most likely
 	}
 	if s.Format() > r.speaks {
-		return fmt.Errorf("restore state: version %d of the log's format, this daemon knows %d: %w", s.Format(), r.speaks, state.ErrVersion)
+		return r.refuse(fmt.Errorf("restore state: version %d of the log's format, this daemon knows %d: %w", s.Format(), r.speaks, state.ErrVersion))
 	}
 	if _, err := d.Token(); err != io.EOF {
 		return errors.New("restore state: more than one state")

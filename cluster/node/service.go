@@ -72,8 +72,18 @@ func listJobs(ctx context.Context) (jobs []job, err error) {
 		return nil, err
 	}
 	manager := conn.Object("org.freedesktop.systemd1", "/org/freedesktop/systemd1")
-	err = manager.CallWithContext(ctx, "org.freedesktop.systemd1.Manager.ListJobs", 0).Store(&jobs)
-	return jobs, err
+	call := manager.GoWithContext(ctx, "org.freedesktop.systemd1.Manager.ListJobs", 0, nil)
+	// systemd (252 at least) lets the first message lie, if it has read it together with the end of the authentication,
+	// until something else arrives. So something does.
+	for pause := 2 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		select {
+		case <-call.Done:
+			err = call.Store(&jobs)
+			return jobs, err
+		case <-time.After(pause):
+			manager.Go("org.freedesktop.DBus.Peer.Ping", dbus.FlagNoReplyExpected, nil)
+		}
+	}
 }
 
 // ownUnit is the systemd service in whose control group this process is (cgroups(7)).
