@@ -36,6 +36,7 @@ type Host struct {
 	frozen  bool
 	cut     bool
 	trouble trouble // of the disk
+	speaks  int     // the newest version of the log's format that its daemon knows; 0: the newest there is
 	process *process
 	dying   *process    // what is left of the last boot's daemon
 	timer   *time.Timer // a boot that is under way
@@ -181,7 +182,7 @@ func (h *Host) tryStart(boot int) bool {
 func (h *Host) setup(boot int, booted time.Time, stores *consensus.Stores) node.Setup {
 	c := h.c
 	h.mu.Lock()
-	text := h.kept
+	text, speaks := h.kept, h.speaks
 	h.mu.Unlock()
 	if text == "" {
 		text = c.text(h.name)
@@ -192,6 +193,7 @@ func (h *Host) setup(boot int, booted time.Time, stores *consensus.Stores) node.
 		DataDir: filepath.Join(c.dir, h.name), RunDir: filepath.Join(c.dir, h.name, fmt.Sprint(boot)), Version: "sim", Log: c.logger(h.name),
 		Network: h.net,
 		Stores:  stores,
+		Speaks:  speaks,
 		OnApply: func(i uint64, before, after *state.State) { c.applied(h.name, i, before, after) },
 		Uptime:  func() time.Duration { return time.Since(booted) },
 	}
