@@ -123,14 +123,14 @@ type choice struct {
 	against int // operators' wishes against the node
 	misfits int // groups of the set that could not be there as well
 	rank    int
-	strange int // 1 if it is not where the group was last, and stopped well
+	strange int // 1 if it is not where the group was last, and stopped well or ended with the host
 }
 
 func (b *board) choice(g *state.Group, m *member) choice {
 	strange := 1
 	_, failed := g.Failures[m.Name]
-	if r := g.Released; !failed && r != nil && r.Proof.Kind == state.CleanStop && r.Proof.Node == m.Name {
-		strange = 0 // one that was only stopped for a while, as by a restart of what it runs after, comes back
+	if r := g.Released; !failed && r != nil && r.Proof.Node == m.Name && (r.Proof.Kind == state.CleanStop || r.Proof.Kind == state.NewBoot) {
+		strange = 0 // one that was only stopped for a while, as by a restart of what it runs after or by a blackout, comes back
 	}
 	return choice{m, b.wishesAgainst(g, m.Name), b.misfits(g, m), rank(g, m.Name), strange}
 }

@@ -128,9 +128,17 @@ func TestBlackout(t *testing.T) {
 	} {
 		t.Run(strings.Join(order, ", "), func(t *testing.T) {
 			run(t, Options{Groups: []string{"db", "web", "mail"}}, func(t *testing.T, c *Cluster) {
-				last := c.State().LastToken
+				last, owners := c.State().LastToken, map[string]string{}
+				for _, g := range c.Groups {
+					owners[g] = c.Owner(g)
+				}
 				c.blackout(order...)
 				c.WaitRunning(10 * c.Detection)
+				for _, g := range c.Groups {
+					if c.Owner(g) != owners[g] {
+						t.Errorf("%s is on %s, and was on %s", g, c.Owner(g), owners[g])
+					}
+				}
 				c.WaitFor(10*time.Second, "all are in", func() bool { return c.up() == len(c.Nodes) })
 				time.Sleep(time.Minute)
 				for _, g := range c.Groups {
