@@ -112,12 +112,14 @@ check "the watchdog ends a daemon that hangs" until_ok 25 bash -c "'$here/host.s
 check "and starts it again" until_ok 25 bash -c "pid=\$('$here/host.sh' '$W' exec systemctl show -P MainPID hamgr); [ \$pid != 0 ] && [ \$pid != $daemon ]"
 check "the group's process has survived that too" same_worker
 
-check "it stops" on 'timeout 20 systemctl stop hamgr'
-check "the group's process goes on" same_worker
-check "what restarts need is kept" on test -d /run/hamgr
-check "and so does its unit" is "$(unit_pid)" "$unit"
-check "it starts once more" on systemctl start hamgr
-check "and still has the same process" same_worker
+# Real time is for the daemon's threads, and for nothing that it starts.
+policies() { on "cut -d')' -f2 /proc/$1/task/*/stat | cut -d' ' -f40" | sort -u; } # proc_pid_stat(5), field 41
+check "the group's process is ordinary" is "$(policies "$service")" 0
+check "so is its unit's" is "$(policies "$unit")" 0
+realtime=$(policies "$(property MainPID)") refused=$(on "journalctl -u hamgr -o cat | grep -c 'no real-time scheduling'" || true)
+check "the daemon's threads are real-time, all of them, if they may" is "$realtime $([ "$refused" = 0 ] || echo refused)" "$([ "$refused" = 0 ] && echo '2 ' || echo '0 refused')"
+
+. "$here/ending.sh"
 
 [ $fail = 0 ] || { echo; host journal -u hamgr -n 60; }
 
