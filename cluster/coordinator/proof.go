@@ -70,8 +70,12 @@ func (c *Coordinator) quiet(o state.Operation, off time.Time) time.Duration {
 // heard is when the operation's target last spoke to this node, itself or through a third one; zero if never.
 func (c *Coordinator) heard(o state.Operation) time.Time {
 	at := c.relayed(o)
-	if s := c.cfg.Look()[o.Node]; s.Heard && s.Contact.After(at) {
-		at = s.Contact
+	s := c.cfg.Look()[o.Node]
+	if s.Last.IsZero() {
+		s.Last = s.Contact
+	}
+	if s.Heard && s.Last.After(at) {
+		at = s.Last
 	}
 	return at
 }

@@ -20,6 +20,9 @@ type Sighting struct {
 	// What cannot be counted as silence (the time before this daemon started, or
 	// in which it was stopped itself) is taken off: never older than that.
 	Contact time.Time
+	// Last is the same, and nothing is taken off for the times in which this node was cut off itself. Zero: it
+	// is as Contact.
+	Last time.Time
 	// Heard says whether Contact was a real receipt.
 	Heard bool
 }

@@ -10,7 +10,7 @@ import (
 // authenticated contact.
 func (n *Node) look() map[string]coordinator.Sighting {
 	gossip := n.membership.View()
-	since := latest(n.trust.awakeSince(), n.touch.since())
+	awake := n.trust.awakeSince()
 	all := map[string]coordinator.Sighting{}
 	for _, name := range n.Config.NodeNames() {
 		if name == n.Self {
@@ -18,11 +18,13 @@ func (n *Node) look() map[string]coordinator.Sighting {
 		}
 		m := gossip[name]
 		contact, heard := n.link.Contact(name)
+		contact = latest(contact, awake)
 		all[name] = coordinator.Sighting{
 			Gossip:     m.State.String(),
 			GossipBoot: string(m.Meta),
-			Contact:    latest(contact, since),
+			Contact:    contact.Add(n.touch.excuse(contact)),
 			Heard:      heard,
+			Last:       contact,
 		}
 	}
 	return all

@@ -6,22 +6,27 @@ import (
 	"time"
 )
 
-// touch is since when this node hears a majority without a break. Before that it was cut off itself: it heard nobody, which
-// says nothing about anybody, and its gossip took healthy nodes for dead.
+// touch is when this node did not hear a majority. Then it was cut off itself: it heard nobody, which says nothing about anybody,
+// and its gossip took healthy nodes for dead.
 type touch struct {
 	n *Node
 
-	mu   sync.Mutex
-	lost bool
-	back time.Time // from the last break
+	mu     sync.Mutex
+	lost   time.Time // since when it hears none; zero while it does
+	breaks []span    // that are over, the last ones
 }
+
+type span struct{ from, to time.Time }
+
+// keepBreaks bounds them. What lies before is silence like any other.
+const keepBreaks = 64
 
 // watch looks often enough to see every break that could count, until ctx ends.
 func (t *touch) watch(ctx context.Context) {
 	ticker := time.NewTicker(t.n.Config.Cluster.DetectionTime / 20)
 	defer ticker.Stop()
 	for ctx.Err() == nil {
-		t.since()
+		t.look()
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
@@ -29,18 +34,37 @@ func (t *touch) watch(ctx context.Context) {
 	}
 }
 
-// since is the time before which silence of others means nothing. A break ends when it is over: of two nodes the one that is
-// left hears no majority, and may judge the other one all the same.
-func (t *touch) since() time.Time {
+// look notes when a break begins and ends.
+func (t *touch) look() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	// What is cut off for no longer, and another node after it for 0.8 detection times, is silent for less than one.
-	heard := 1 + len(t.n.heardWithin(t.n.Config.Cluster.DetectionTime/5))
-	switch {
-	case 2*heard <= len(t.n.Config.Nodes):
-		t.lost = true
-	case t.lost:
-		t.lost, t.back = false, time.Now()
+	unnoticed := t.n.Config.Cluster.DetectionTime / 5
+	heard := 1 + len(t.n.heardWithin(unnoticed))
+	switch most := 2*heard > len(t.n.Config.Nodes); {
+	case !most && t.lost.IsZero():
+		t.lost = time.Now().Add(-unnoticed)
+		if n := len(t.breaks); n > 0 {
+			t.lost = latest(t.lost, t.breaks[n-1].to)
+		}
+	case most && !t.lost.IsZero():
+		t.breaks = append(t.breaks, span{t.lost, time.Now()})
+		t.breaks = t.breaks[max(0, len(t.breaks)-keepBreaks):]
+		t.lost = time.Time{}
 	}
-	return t.back
+}
+
+// excuse gives for how much of the time since then silence means nothing. A break counts when it is over: of two nodes the one
+// that is left hears no majority, and may judge the other one all the same. That it does not begin anew with each break is for
+// a node that is dead while another one hiccups.
+func (t *touch) excuse(since time.Time) (d time.Duration) {
+	t.look()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, b := range t.breaks {
+		if from := latest(b.from, since); b.to.After(from) {
+			d += b.to.Sub(from)
+		}
+	}
+	return d
 }
