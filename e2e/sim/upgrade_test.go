@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,12 @@ func TestRollingUpgrade(t *testing.T) {
 					c.whole(20*c.Detection, c.Nodes...)
 					if i == len(order)-1 {
 						break
+					}
+					for range 10 { // one that knows more should lead, and still not go ahead
+						if leads := c.Coordinator(); slices.Contains(order[i+1:], leads) {
+							c.RestartDaemon(leads, time.Second)
+							c.whole(20*c.Detection, c.Nodes...)
+						}
 					}
 					time.Sleep(5 * c.Detection)
 					if f := c.State().Format(); f != 1 {
