@@ -42,7 +42,6 @@ type conf struct {
 	names     []string // of the nodes
 	detection time.Duration
 	addresses map[string][]string // of a node, where they are not the ones of its host
-	unfenced  map[string]bool
 	cluster   string // other keys of [cluster] than the usual ones
 	group     string // more keys of each [[group]]
 }
@@ -160,7 +159,6 @@ func (l *lab) toml(c conf) string {
 		}
 		fmt.Fprintf(&b, "\n[[node]]\nname = %q\naddresses = [\"%s\"]\n", name, strings.Join(addresses, `", "`))
 		switch {
-		case c.unfenced[name]:
 		case name == witness:
 			b.WriteString("role = \"witness\"\n")
 		case l.shape.fencing != nil:

@@ -125,9 +125,9 @@ func TestB31Changes(t *testing.T) {
 				}
 			}
 		case 3:
-			bad := next
-			bad.unfenced = map[string]bool{l.last(theGroup).Node: true}
-			l.refused(by, bad, l.last(theGroup).Node)
+			bad := next // without the node that holds the group
+			bad.names = l.others(l.last(theGroup).Node)
+			l.refused(by, bad, l.last(theGroup).Node, theGroup)
 		}
 		l.applied(by, next)
 		c = next

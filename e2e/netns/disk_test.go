@@ -123,8 +123,8 @@ func TestDiskFails(t *testing.T) {
 			}); len(all) != 1 {
 				t.Errorf("it says %v", all)
 			}
-			t.Logf("%s shows\n%s", bad, l.screen(bad))
-			t.Logf("%s shows\n%s", other, l.screen(other))
+			l.says(bad, "NO QUORUM", "replace it, and this node returns as a new voter")
+			l.says(other, "tolerates no failure", "the vote of "+bad+" does not count")
 			l.judge()
 		})
 	}
