@@ -70,6 +70,7 @@ func guardedStage(t *testing.T, c *card, scripts ...*script) *stage {
 	if err := s.n.dog.end(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	s.n.DataDir = t.TempDir()
 	s.n.Config.Nodes[0].Watchdog, s.n.Config.Cluster.OnQuorumLoss, s.n.Watchdog = "/dev/watchdog0", "stop", c.open
 	if err := s.n.startDog(s.n.ctx); err != nil {
 		t.Fatal(err)
@@ -152,7 +153,7 @@ func TestAnotherGrantIsGuarded(t *testing.T) {
 			}
 		}
 		s.n.dog.release("db", 0)
-		time.Sleep(time.Minute)
+		time.Sleep(5 * time.Second)
 		if !c.isArmed() {
 			t.Error("not armed")
 		}

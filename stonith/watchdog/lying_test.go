@@ -11,7 +11,7 @@ import (
 
 func TestRoundedUpIsRefused(t *testing.T) {
 	for rounds, want := range map[time.Duration]error{
-		0: nil, -time.Second: nil, time.Second: ErrUnfit, -20 * time.Second: ErrUnfit,
+		0: nil, -time.Second: nil, time.Second: ErrUnfit, -10 * time.Second: ErrUnfit,
 	} {
 		inBubble(t, func(t *testing.T, h *host) {
 			h.dog.rounds = rounds
