@@ -46,11 +46,25 @@ func (t *step) force(c *Force) error {
 	}
 	t.LastToken += Lift
 	for _, name := range t.NodeNames() {
-		if n := t.Nodes[name]; name != c.Node && n.Role == Member {
+		if name == c.Node {
+			continue
+		}
+		n, err := t.node(name)
+		if err != nil {
+			return err
+		}
+		n.Watchdog = nil // a coordinator that this log does not know may have answered it since, and fed it so
+		if n.Role == Member {
 			t.mayHoldAnything(name)
 		}
 	}
 	return nil
+}
+
+// Stale reports whether a grant is older than the last forced quorum. Its holder may have let go of it since, and others may have
+// had greater tokens: what does not run under it must not be started under it any more.
+func (s *State) Stale(g *Grant) bool {
+	return len(s.Forced) > 0 && g.Token <= s.Forced[len(s.Forced)-1].Token
 }
 
 // mayHoldAnything notes on every group that the node may run, and is not known to hold, that it may be active there.

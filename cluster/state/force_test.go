@@ -62,3 +62,22 @@ func TestForcedIsRememberedForEver(t *testing.T) {
 		t.Fatalf("%d remembered, from %+v to %+v", len(f), f[0], f[len(f)-1])
 	}
 }
+
+// TestForcedForgetsWatchdogs: whoever coordinated beside this log may have answered a node since its claim, so that its watchdog
+// is fed while nothing is heard of it here.
+func TestForcedForgetsWatchdogs(t *testing.T) {
+	l := newLog(t)
+	l.must(upgrade(2))
+	claim := &WatchdogClaim{Number: 1, Armed: true, Tested: true, ExpiryMS: 1000}
+	for _, n := range []string{"alpha", "beta"} {
+		l.must(Command{Join: &Join{Node: n, Boot: n + "1", Watchdog: claim}})
+	}
+	token := l.must(grant("db", "beta", "beta1")).Token
+	l.must(Command{Force: &Force{Node: "alpha", By: "anna"}})
+	if l.s.Nodes["beta"].Watchdog != nil || l.s.Nodes["alpha"].Watchdog == nil {
+		t.Errorf("beta: %+v, alpha: %+v", l.s.Nodes["beta"].Watchdog, l.s.Nodes["alpha"].Watchdog)
+	}
+	if old, new := (&Grant{Token: token}), (&Grant{Token: l.s.LastToken + 1}); !l.s.Stale(old) || l.s.Stale(new) {
+		t.Error("what is older than that")
+	}
+}
