@@ -42,8 +42,8 @@ type conf struct {
 	names     []string // of the nodes
 	detection time.Duration
 	addresses map[string][]string // of a node, where they are not the ones of its host
-	cluster   string // other keys of [cluster] than the usual ones
-	group     string // more keys of each [[group]]
+	cluster   string              // other keys of [cluster] than the usual ones
+	group     string              // more keys of each [[group]]
 }
 
 // theGroup is the one group of a cluster whose shape names none.

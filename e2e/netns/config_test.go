@@ -113,16 +113,16 @@ func TestB31Changes(t *testing.T) {
 		switch i % 4 {
 		case 1: // a daemon dies in the middle
 			killed := next.names[random.IntN(len(next.names))]
-			timer := time.AfterFunc(time.Duration(random.IntN(1500))*time.Millisecond, func() {
-				if err := errors.Join(l.hosts[killed].kill(), l.hosts[killed].restart()); err != nil {
-					l.t.Errorf("%s: %v", killed, err)
-				}
-			})
-			if out, status := l.apply(by, next); status != 0 {
+			after, died := time.Duration(random.IntN(1500))*time.Millisecond, make(chan error, 1)
+			go func() {
+				time.Sleep(after)
+				died <- errors.Join(l.hosts[killed].kill(), l.hosts[killed].restart())
+			}()
+			if out, status := l.apply(by, next); status != 0 { // its asker may have been that daemon
 				t.Logf("with %s killed, on %s: status %d: %s", killed, by, status, out)
-				if !timer.Stop() {
-					l.settledAs(c)
-				}
+			}
+			if err := <-died; err != nil {
+				t.Fatalf("%s: %v", killed, err)
 			}
 		case 3:
 			bad := next // without the node that holds the group
