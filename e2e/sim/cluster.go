@@ -240,6 +240,30 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 	}
 }
 
+// judgeShot is called when a command to take a host's power is sent. Once the log says in which boot that host is, only an order
+// against that very boot may do so (S8). What a device does later than it was told to is nobody's fault.
+func (c *Cluster) judgeShot(executor, target string) {
+	h := c.hosts[target]
+	h.mu.Lock()
+	boot, on := fmt.Sprintf("%s-boot%d", target, h.boots), h.on
+	h.mu.Unlock()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := c.newest.Nodes[target]
+	if !on || n == nil || n.Boot != boot || c.newest.TwoNode {
+		return // of two nodes, one may have no order yet
+	}
+	var newest uint64
+	for id, o := range c.newest.Operations {
+		if o.Node == target && o.Action != state.FenceOn {
+			newest = max(newest, id)
+		}
+	}
+	if o := c.newest.Operations[newest]; o == nil || o.Boot != boot {
+		c.errs = append(c.errs, fmt.Errorf("S8: %s sends an off to %s, which is in boot %s by the log; the newest order against it is %+v", executor, target, boot, o))
+	}
+}
+
 // slowApply makes the host pause before each entry takes effect there.
 func (c *Cluster) slowApply(host string, pause time.Duration) {
 	c.mu.Lock()
@@ -395,6 +419,8 @@ func (c *Cluster) close() {
 	}
 	c.Net.HealAll()
 	for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
+		c.BMC[name].Behave(bmc.Behavior{})
+		c.BMC[name].Release()
 		c.Net.Thaw(name)
 		c.Storage.Thaw(name)
 		c.hosts[name].halt()

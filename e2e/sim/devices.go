@@ -36,13 +36,14 @@ func (o *sighted) Open(log *slog.Logger) (agents.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	return awake{a, o.c.hosts[o.host]}, nil
+	return awake{a, o.c.hosts[o.host], o.Device}, nil
 }
 
 // awake is an agent on a host that may stand still: then its calls wait until that moves again.
 type awake struct {
 	agents.Agent
-	host *Host
+	host   *Host
+	device string
 }
 
 func (a awake) wait(ctx context.Context) error {
@@ -69,6 +70,7 @@ func (a awake) Off(ctx context.Context, plug string) error {
 	if err := a.wait(ctx); err != nil {
 		return err
 	}
+	a.host.c.judgeShot(a.host.name, a.device)
 	return a.Agent.Off(ctx, plug)
 }
 

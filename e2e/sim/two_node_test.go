@@ -166,6 +166,9 @@ func TestTwoNodesLoseTheIdle(t *testing.T) {
 	}
 }
 
+// quick is how a device behaves that is well.
+var quick = bmc.Behavior{Answer: 2 * time.Millisecond}
+
 // dead is how a device behaves that does nothing any more.
 var dead = bmc.Behavior{Stall: []string{"status", "off", "on", "identity", "open", "check"}}
 
