@@ -118,6 +118,7 @@ func (gs *groups) reconcile(ctx context.Context) {
 		if gr.Token <= gs.letGo[name] {
 			continue
 		}
+		gr = gs.unlessStale(s, name, gr)
 		if gr.Phase != state.Stopping && gs.n.aboutToChange(s) {
 			if h, err := gs.n.recall(name); err == nil && h == nil {
 				continue // what is not started yet starts as the new configuration says
@@ -201,6 +202,20 @@ func (gs *groups) letGoRecalled(ctx context.Context, lonely string) {
 		}
 		gs.launch(ctx, name, state.Grant{Node: gs.n.Self, Boot: gs.n.Boot, Token: h.Token, Phase: state.Stopping, StopReason: why}, true)
 	}
+}
+
+// unlessStale has nothing started by a grant that is older than a forced quorum: on the history that was left behind the group
+// may have had greater tokens since. What runs under it goes on.
+func (gs *groups) unlessStale(s *state.State, name string, gr *state.Grant) *state.Grant {
+	if gr.Phase == state.Stopping || !s.Stale(gr) {
+		return gr
+	}
+	if h, err := gs.n.recall(name); err != nil || h != nil && h.Token == gr.Token {
+		return gr
+	}
+	stop := *gr
+	stop.Phase, stop.StopReason = state.Stopping, "quorum was forced since it was granted, and it does not run: it needs a new token"
+	return &stop
 }
 
 func (gs *groups) launch(ctx context.Context, name string, gr state.Grant, recalled bool) {
