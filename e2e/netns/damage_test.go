@@ -65,9 +65,9 @@ func TestDamage(t *testing.T) {
 		}, damaged},
 		{"unreadable", func(log string) error { return errors.Join(os.Remove(log), os.Mkdir(log, 0o700)) }, damaged},
 		{"without its log", func(log string) error { return os.Remove(log) }, damaged},
-		{"without its identity", func(log string) error {
+		{"without its identity", func(string) error {
 			var errs []error
-			all, err := filepath.Glob(filepath.Join(filepath.Dir(log), "identity*"))
+			all, err := filepath.Glob(filepath.Join(h.data(), "identity*"))
 			for _, f := range all {
 				errs = append(errs, os.Remove(f))
 			}
