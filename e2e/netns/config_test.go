@@ -124,6 +124,13 @@ func TestB31Changes(t *testing.T) {
 			if err := <-died; err != nil {
 				t.Fatalf("%s: %v", killed, err)
 			}
+			l.until(patience, by+" answers", func(ctx context.Context) error {
+				s, err := l.status(ctx, by)
+				if err == nil && !s.Quorate {
+					err = errors.New("there is no quorum")
+				}
+				return err
+			})
 		case 3:
 			bad := next // without the node that holds the group
 			bad.names = l.others(l.last(theGroup).Node)
