@@ -12,7 +12,7 @@ import (
 	"github.com/hamgr/hamgr/cluster/state"
 )
 
-var applies = flag.Int("applies", 2, "how many clusters have their configuration changed 50 times, at random")
+var applies = flag.Int("applies", 1, "how many clusters have their configuration changed 50 times, at random")
 
 // TestRandomChangesOfTheConfiguration changes a running cluster 50 times: nodes come and go, and so do addresses, groups, rules,
 // resources and devices; the pace changes. Meanwhile daemons restart, and now and then the coordinator dies. What is refused
