@@ -57,7 +57,7 @@ func loadIdentity(s *Stores, self string) (identity, error) {
 	}
 	if b == nil {
 		if used {
-			return id, fmt.Errorf("%w: there is a log, but no identity beside it", ErrDamaged)
+			return id, cure(s.dir, fmt.Errorf("%w: there is a log, but no identity beside it", ErrDamaged))
 		}
 		id = identity{Node: self, ID: randomID()}
 		b, _ = json.Marshal(id) // two strings
@@ -67,7 +67,7 @@ func loadIdentity(s *Stores, self string) (identity, error) {
 		return id, nil
 	}
 	if err := json.Unmarshal(b, &id); err != nil || id.ID == "" {
-		return id, fmt.Errorf("%w: the identity cannot be read", ErrDamaged)
+		return id, cure(s.dir, fmt.Errorf("%w: the identity cannot be read", ErrDamaged))
 	}
 	if id.Node != self {
 		return id, fmt.Errorf("%w: the data folder belongs to node %q, this is %q", ErrConfig, id.Node, self)
