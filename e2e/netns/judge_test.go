@@ -128,12 +128,16 @@ func (l *lab) judge() {
 			l.t.Errorf("%s: a writer whose token was over went on: %s", g, text)
 		}
 	}
-	var token uint64
+	// Two grants that are committed together are logged in any order; those of one group are not.
+	newest, given := map[string]uint64{}, map[uint64]event{}
 	for _, e := range l.said("group granted") {
-		if e.Token <= token {
-			l.t.Errorf("token %d was granted after %d: %v", e.Token, token, e)
+		if e.Token <= newest[e.Group] {
+			l.t.Errorf("token %d was granted after %d: %v", e.Token, newest[e.Group], e)
 		}
-		token = max(token, e.Token)
+		if first, again := given[e.Token]; again {
+			l.t.Errorf("token %d was granted twice: %v and %v", e.Token, first, e)
+		}
+		newest[e.Group], given[e.Token] = max(newest[e.Group], e.Token), e
 	}
 	ordered := map[uint64]event{}
 	for _, e := range l.shots() {
