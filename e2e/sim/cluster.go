@@ -69,6 +69,7 @@ type Cluster struct {
 	timeline []string
 	triggers []*trigger
 	slow     map[string]time.Duration
+	quick    map[string]chan struct{} // closed when the host's pace changes
 	edits    map[string]func(string) string // of a host's file, when its daemon starts next
 	blind    map[string]bool                // "host node": the host does not reach the node's device
 }
@@ -114,7 +115,7 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{
 		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
 		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
-		slow: map[string]time.Duration{}, blind: map[string]bool{}, digests: map[place]string{}, edits: map[string]func(string) string{}, newest: &state.State{},
+		slow: map[string]time.Duration{}, quick: map[string]chan struct{}{}, blind: map[string]bool{}, digests: map[place]string{}, edits: map[string]func(string) string{}, newest: &state.State{},
 	}
 	var err error
 	if c.key, err = link.GenerateKey(); err != nil {
@@ -216,9 +217,12 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 	sum := sha256.Sum256(b)
 	digest := string(sum[:8])
 	c.mu.Lock()
-	pause := c.slow[host]
+	pause, changed := c.slow[host], c.quick[host]
 	c.mu.Unlock()
-	time.Sleep(pause)
+	select {
+	case <-time.After(pause):
+	case <-changed:
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err = errors.Join(err, e); err != nil {
@@ -268,7 +272,10 @@ func (c *Cluster) judgeShot(executor, target string) {
 func (c *Cluster) slowApply(host string, pause time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.slow[host] = pause
+	if q := c.quick[host]; q != nil {
+		close(q)
+	}
+	c.slow[host], c.quick[host] = pause, make(chan struct{})
 }
 
 // when does something once, as soon as the host applies a certain step, and gives a function that tells
