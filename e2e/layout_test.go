@@ -78,7 +78,7 @@ var thirdParty = []importRule{
 	{"github.com/bougou/go-ipmi", []string{"agents/ipmi", "agents/ipmi/ipmipeer"}, "IPMI; its server is one of the peers that the agent is tested against"},
 	{"github.com/gosnmp/gosnmp", []string{"agents/snmp"}, "SNMP"},
 	{"github.com/coreos/go-systemd", []string{"cluster/node", "cmd/hamgr", "resources/internal/bus"}, "notification of the service manager, and units"},
-	{"github.com/godbus/dbus", []string{"resources/internal/bus"}, "the transport below go-systemd"},
+	{"github.com/godbus/dbus", []string{"resources/internal/bus", "cluster/node"}, "the transport below go-systemd; and the daemon asks systemd by its private socket, which go-systemd does not know, why it is to end"},
 	{"github.com/vishvananda/netlink", []string{"resources/address"}, "interfaces, addresses and neighbours"},
 	{"golang.org/x/sys", []string{"cluster/...", "resources/...", "stonith/watchdog", "agents/redfish/redfishsim", "cmd/hamgr", "cmd/hamgr/demo", "e2e/sim"}, "the kernel's interface, wherever the standard library ends"},
 }
