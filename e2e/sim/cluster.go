@@ -69,7 +69,7 @@ type Cluster struct {
 	timeline []string
 	triggers []*trigger
 	slow     map[string]time.Duration
-	quick    map[string]chan struct{} // closed when the host's pace changes
+	quick    map[string]chan struct{}       // closed when the host's pace changes
 	edits    map[string]func(string) string // of a host's file, when its daemon starts next
 	blind    map[string]bool                // "host node": the host does not reach the node's device
 }
