@@ -44,6 +44,7 @@ type answer struct {
 	Promised string `json:"promised,omitempty"` // to whom
 	Refused  string `json:"refused,omitempty"`  // why no promise was given, empty when it was
 
+	Last        Last   `json:"last,omitzero"`      // entry of its log
 	Starting    bool   `json:"starting,omitempty"` // not at work yet: what is not said is not known
 	Coordinator string `json:"coordinator,omitempty"`
 	Line        string `json:"line,omitempty"`
@@ -213,7 +214,7 @@ func (l *Log) answer(q question) answer {
 	a := answer{
 		Node: l.id.Node, ID: l.id.ID, Formed: l.formed(), Cluster: cluster,
 		Applied: l.raft.AppliedIndex(), Listed: l.listed(asker), Gone: l.gone(asker), Refused: refused,
-		Line: l.fsm.line(), Fork: dismissal(l.fsm.history(), q.Line, asker),
+		Last: l.Last(), Line: l.fsm.line(), Fork: dismissal(l.fsm.history(), q.Line, asker),
 	}
 	a.Coordinator, _ = l.Coordinator()
 	l.promising.Lock()

@@ -59,6 +59,8 @@ func (n *Node) mayForce(req api.ForceRequest, voices map[string]consensus.Voice)
 		switch {
 		case v.Coordinator != "":
 			return unsafe("wait until this node has caught up, or mend the network between them", "%s answers and follows the coordinator %s", name, v.Coordinator)
+		case v.Answers && v.Voter && v.Last.Newer(n.replicated.Last()):
+			return unsafe(fmt.Sprintf("run it on %s: hamgr quorum force %s", name, name), "%s answers, and its log is newer: what that was told and %s was not would be lost", name, n.Self)
 		case v.Answers && v.Voter:
 			answering++
 		case !v.Answers:
@@ -70,10 +72,14 @@ func (n *Node) mayForce(req api.ForceRequest, voices map[string]consensus.Voice)
 		if v.Votes {
 			votes++
 		}
+		if _, asked := voices[v.Node]; v.Votes && !v.Absent && !asked && v.Node != n.Self {
+			silent = append(silent, v.Node) // it votes, and this node's own configuration does not know it
+		}
 	}
 	if need := votes/2 + 1; answering >= need {
 		return unsafe("they elect a coordinator by themselves: hamgr status", "%d of %d voters answer, and %d are a majority", answering, votes, need)
 	}
+	slices.Sort(silent)
 	down := slices.Sorted(slices.Values(req.Down))
 	if !slices.Equal(silent, down) {
 		return unsafe("make sure that each of them is down, and name them all: --down "+strings.Join(silent, ","),
