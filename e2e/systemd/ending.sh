@@ -66,3 +66,15 @@ on "printf '[Unit]\nAllowIsolate=yes\nRequires=sysinit.target dbus.service\n' > 
 leaves "isolate" "systemctl isolate quiet.target; while [ \$(systemctl is-active hamgr) = deactivating ]; do sleep 0.1; done"
 on systemctl start hamgr
 check "and it comes back with its group" until_ok 30 worker
+
+off() { ! on true 2> /dev/null; }
+before=$(on cat /etc/machine-id)
+last() { on "journalctl -D /var/log/journal/$before -q -o cat -n 500 | grep -e '$1'"; }
+unlast() { if last "$1"; then return 1; fi; }
+on systemctl poweroff || true
+check "poweroff: the host goes down" until_ok 60 off
+host down; host up n1; host wait
+check "poweroff: its groups left in their order" is "$(last 'resource stopped' | tail -2 | grep -o '"resource":"[a-z]*"' | tr -d '\n')" '"resource":"unit""resource":"sleep"'
+check "poweroff: before hamgr ended" is "$(last 'resource stopped\|Stopped hamgr.service' | tail -1 | cut -c1-21)" "Stopped hamgr.service"
+check "poweroff: nothing was killed" unlast 'timed out\|Killing\|SIGKILL'
+check "poweroff: all is there after the next boot" until_ok 30 worker
