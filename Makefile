@@ -75,7 +75,7 @@ systemd: build
 	@e2e/deps.sh systemd
 	e2e/systemd/test.sh bin/hamgr
 
-# Root only: clusters of hosts with a real systemd, a shared disk, and a BMC and a PDU that cut their power. Two minutes.
+# Root only: clusters of hosts with a real systemd, a shared disk, and a BMC and a PDU that cut their power. Three minutes.
 hosts:
 	@e2e/deps.sh systemd
 	$(GO) test -tags systemdhost -count 1 -timeout 10m ./e2e/hosts

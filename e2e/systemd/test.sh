@@ -1,5 +1,5 @@
 #!/bin/bash
-# test.sh HAMGR   runs hamgr.service and hamgr-witness.service under a real systemd: HAMGR is the binary; and the tests of the resource kinds systemd and command. Root only; about a minute.
+# test.sh HAMGR   runs hamgr.service and hamgr-witness.service under a real systemd: HAMGR is the binary; and the tests of the resource kinds systemd and command. Root only; about four minutes.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 1 ] || { sed -n '2p' "$0"; exit 2; }
