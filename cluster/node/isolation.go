@@ -26,11 +26,11 @@ func (i *isolation) run(ctx context.Context) {
 		}
 		_, mark := i.n.dog.Ask()
 		asked := time.Now()
-		none, certain := nobodyElsewhere(i.n.replicated.Status().Voters, i.n.Self, i.n.replicated.Voices(ctx))
+		none := nobodyElsewhere(i.n.replicated.Status().Voters, i.n.Self, i.n.replicated.Voices(ctx))
 		i.mu.Lock()
 		i.asked, i.none = asked, none
 		i.mu.Unlock()
-		if certain {
+		if none {
 			i.n.dog.Undisputed(mark)
 		}
 	}
@@ -47,9 +47,8 @@ func (i *isolation) nobodyElse() bool {
 //
 // That goes by the voters that this node knows of. Those elsewhere may have added one since, or removed one, by a majority of
 // whom they have now, and this node did not hear of it. Of an even number of voters, half of them may be a majority then: three
-// of five, or two of three. To go on without a coordinator needs no more than the former, since nobody takes over without a
-// proof; the watchdog may be such a proof itself, so that it may be fed only where the latter is certain, too.
-func nobodyElsewhere(voters []consensus.Voter, self string, voices map[string]consensus.Voice) (none, certain bool) {
+// of five, or two of three.
+func nobodyElsewhere(voters []consensus.Voter, self string, voices map[string]consensus.Voice) bool {
 	all, elsewhere := 0, 0
 	for _, v := range voters {
 		if !v.Votes {
@@ -61,5 +60,5 @@ func nobodyElsewhere(voters []consensus.Voter, self string, voices map[string]co
 			elsewhere++
 		}
 	}
-	return all > 0 && elsewhere <= all/2, 2*elsewhere < all
+	return 2*elsewhere < all
 }
