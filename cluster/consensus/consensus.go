@@ -384,10 +384,8 @@ func (l *Log) fail(err error) {
 }
 
 func (l *Log) endRaft() raft.Future {
-	l.endOnce.Do(func() {
-		l.drain()
-		l.ending = l.raft.Shutdown()
-	})
+	l.drain() // before the lock: whoever comes second must not wait for it
+	l.endOnce.Do(func() { l.ending = l.raft.Shutdown() })
 	return l.ending
 }
 
