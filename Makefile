@@ -24,7 +24,10 @@ deps:
 # many at once, and their daemons slower by ten with the detector: a few of them run under it.
 test: deps
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m $$($(GO) list ./... | grep -v -e '/e2e' -e '/cluster/membership$$')
-	$(GO) test -timeout 15m ./cluster/membership ./e2e/sim
+	@echo "$(GO) test ./cluster/membership ./e2e/sim"; \
+	$(GO) test -timeout 15m -run '^TestRandom' ./e2e/sim & random=$$!; \
+	status=0; $(GO) test -timeout 15m -p 1 -skip '^TestRandom' ./cluster/membership ./e2e/sim || status=1; \
+	wait $$random || status=1; exit $$status
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLeaveIsNotDeath|TestRestartShowsNewMeta|TestStrangersAreRefused)$$' ./cluster/membership
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLoss|TestRestartOfDaemon|TestHungStop|TestFailedResource)$$' ./e2e/sim
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 1 ./e2e/fencing ./e2e
