@@ -37,8 +37,10 @@ type heldResource struct {
 	Options         json.RawMessage `json:"options"`
 }
 
+const heldFolder = "held"
+
 // The run directory has a file for each group that is held, and a folder for each resource.
-func (n *Node) heldDir() string              { return filepath.Join(n.RunDir, "held") }
+func (n *Node) heldDir() string              { return filepath.Join(n.RunDir, heldFolder) }
 func (n *Node) heldFile(group string) string { return filepath.Join(n.heldDir(), group+".json") }
 func (n *Node) resourceDir(group, resource string) string {
 	return filepath.Join(n.RunDir, "groups", group, resource)

@@ -51,7 +51,7 @@ func Run(ctx context.Context, o Options) error {
 	setup.Again = func(next Next) { again <- next }
 	lockMemory(o.Log)
 	realTime(o.Log)
-	n, err := Start(ctx, setup)
+	n, err := startWhole(ctx, setup)
 	if err != nil {
 		return err
 	}
@@ -86,6 +86,23 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
+// startLimit bounds a start that goes on after the end of its context.
+const startLimit = time.Minute
+
+func startWhole(ctx context.Context, s Setup) (*Node, error) {
+	ctx, cancel := startContext(ctx, s.RunDir)
+	defer cancel()
+	return Start(ctx, s)
+}
+
+// startContext is that of a start. Where groups run, it goes on when ctx ends: to empty the node takes a whole daemon.
+func startContext(ctx context.Context, runDir string) (context.Context, context.CancelFunc) {
+	if held, err := os.ReadDir(filepath.Join(runDir, heldFolder)); err == nil && len(held) > 0 {
+		return context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	}
+	return context.WithCancel(ctx)
+}
+
 // until waits for the end of ctx, or for what the daemon is to begin anew with.
 func (n *Node) until(ctx context.Context, again <-chan Next, reload <-chan os.Signal) Next {
 	for {
@@ -117,7 +134,7 @@ func beginAnew(ctx context.Context, n *Node, setup Setup, next Next) (*Node, err
 		setup.Config, setup.Text = next.Config, next.Text
 		n.keepRemoved(setup)
 	}
-	began, err := Start(ctx, setup)
+	began, err := startWhole(ctx, setup)
 	if err == nil {
 		keepText(old, setup)
 		return began, nil

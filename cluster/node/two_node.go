@@ -93,7 +93,7 @@ func (v *survivor) words() (doing, failed string) {
 // lost gives the other node, and why it counts as lost; empty if it does not, or if this node may not act on it.
 func (v *survivor) lost() (*state.Node, string) {
 	n := v.n
-	if !n.wasQuorate() {
+	if _, led := n.replicated.Coordinator(); led || !n.wasQuorate() {
 		return nil, ""
 	}
 	s := n.known()
@@ -106,8 +106,7 @@ func (v *survivor) lost() (*state.Node, string) {
 	}
 	sight, d := n.look()[other.Name], n.Config.Cluster.DetectionTime
 	silent := time.Since(sight.Contact)
-	_, led := n.replicated.Coordinator()
-	if led || sight.Gossip == "alive" || silent < d || !n.bothVote(other.Name) {
+	if sight.Gossip == "alive" || silent < d || !n.bothVote(other.Name) {
 		return nil, ""
 	}
 	if hasLeft(other) {
@@ -116,9 +115,19 @@ func (v *survivor) lost() (*state.Node, string) {
 	return other, fmt.Sprintf("%s is silent on every link for %s, and there is no quorum", other.Name, silent.Round(time.Millisecond))
 }
 
-// known is the newest state that this node knows of. A daemon that started while there is no quorum has applied
-// nothing but a snapshot; its log has the rest, and what of it is not committed will be, should it go on alone.
+// known is the newest state that this node knows of, without a quorum. What its log has and it has not applied may be
+// committed, by an answer of this node that only the other one knew; the leave of the other one is such a thing. And it will
+// be, should this node go on alone.
 func (n *Node) known() *state.State {
+	if n.survivor.caught.Load() && n.replicated.Status().Applied >= n.replicated.LastIndex() {
+		return n.replica.State()
+	}
+	return n.survivor.replayed()
+}
+
+// settled is the newest state that is known to be committed; of a daemon that started while there is no quorum, and so
+// has applied nothing but a snapshot, what its log says.
+func (n *Node) settled() *state.State {
 	if n.survivor.caught.Load() {
 		return n.replica.State()
 	}
@@ -205,7 +214,7 @@ func (v *survivor) prove(ctx context.Context, other *state.Node) (stonith.Proof,
 		from = from.Add(SecondShotDelay(n.Config, n.Self))
 	}
 	for {
-		if outdated(n.known(), n.text) {
+		if outdated(n.settled(), n.text) {
 			return stonith.Proof{}, errors.New("this node does not run with the cluster's newest configuration, by which its fence devices may be others")
 		}
 		proof, err := n.fencer.Off(ctx, v.order(s, other, from))
