@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	bmc "github.com/hamgr/hamgr/agents/fake"
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/node"
+	"github.com/hamgr/hamgr/cluster/state"
 )
 
 const quietPolicy = "storm_window = \"0s\"\nquarantine_window = \"0s\"\n"
@@ -389,4 +391,27 @@ func TestTwoNodesStop(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestTwoNodesLastWord: beta coordinates, and is taken into maintenance by an entry that is committed because alpha has it too;
+// beta dies before alpha hears that it is. A node in maintenance is not shot.
+func TestTwoNodesLastWord(t *testing.T) {
+	pair(t, Options{Detection: time.Second}, map[string]string{"db": "alpha", "web": "alpha"}, func(t *testing.T, c *Cluster) {
+		c.lead("beta")
+		said := c.when("beta", func(_, after *state.State) bool { return after.Maintenance }, func() { c.Crash("beta") })
+		beta := c.Operator("beta")
+		c.wg.Go(func() { // nobody is left to answer
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			_, _ = beta.Change(ctx, api.ChangeRequest{Verb: api.ChangeMaintenanceOn, By: "anna"})
+		})
+		c.WaitFor(10*time.Second, "beta is in maintenance, and dead", said)
+		time.Sleep(time.Minute)
+		if n := c.shotOf("beta"); n != 0 {
+			t.Errorf("beta is shot %d times", n)
+		}
+		if !c.Runs("db") || !c.Runs("web") {
+			t.Error("alpha let go of what it holds")
+		}
+	})
 }
