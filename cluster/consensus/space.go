@@ -27,11 +27,13 @@ func freeSpace(dir string) (uint64, error) {
 // refusal adds to an error of the disk where it is and what to do.
 func refusal(dir string, err error) error {
 	switch {
+	case err == nil:
+		return nil
 	case isFull(err):
 		return fmt.Errorf("%w: %w (%s, and a start needs %s; make room there, then restart hamgr)", ErrStoreFull, err, spaceIn(dir), bytesInWords(logReserve))
 	case errors.Is(err, unix.EROFS):
 		return fmt.Errorf("%w (the file system of %s is read-only: the kernel's log says why; mend it, then restart hamgr)", err, dir)
-	case errors.Is(err, unix.EIO):
+	case errors.Is(err, unix.EIO), strings.Contains(err.Error(), unix.EIO.Error()): // bbolt wraps not all of its errors
 		return fmt.Errorf("%w (the disk of %s fails: see the kernel's log; replace it, and this node returns as a new voter)", err, dir)
 	}
 	return err

@@ -108,6 +108,8 @@ func TestB21Pair(t *testing.T) {
 			t.Parallel()
 			l := newCluster(t, shape{members: 3, prefer: map[string][]string{theGroup: {"n2"}}})
 			before := l.writes(theGroup)
+			l.hearBothWays("n1", "n3") // before that neither could tell what the other one hears
+			l.hearBothWays("n3", "n1")
 			l.wires.set(c.rule)
 			l.let(6 * detection)
 			l.until(patience, "stable with quorum on n2", func(ctx context.Context) error {
@@ -134,6 +136,27 @@ func TestB21Pair(t *testing.T) {
 			l.judge()
 		})
 	}
+}
+
+// hearBothWays waits until a node hears another one on each link, and hears from it that it is heard.
+func (l *lab) hearBothWays(ask, other string) {
+	l.t.Helper()
+	l.until(patience, fmt.Sprintf("%s and %s hear each other on each link", ask, other), func(ctx context.Context) error {
+		s, err := l.status(ctx, ask)
+		if err != nil {
+			return err
+		}
+		shown := nodeOf(s, other).Links
+		for _, link := range shown {
+			if link.UDPAgeMS == nil || link.UDPOutAgeMS == nil || len(link.Fails) > 0 {
+				return fmt.Errorf("%+v", link)
+			}
+		}
+		if len(shown) != links {
+			return fmt.Errorf("%d links", len(shown))
+		}
+		return nil
+	})
 }
 
 // namesDirection waits until a node shows that nothing comes through in a direction, on each link to another node, and

@@ -141,9 +141,9 @@ func startUrgent(cmd *exec.Cmd) error {
 
 func run(m *testing.M) int {
 	flag.Parse()
-	// They wait most of the time, so more than one a processor; but a daemon's work is never put off, and too many that start
+	// They wait most of the time, so more than two a processor; but a daemon's work is never put off, and too many that start
 	// at once leave each other no time to shake hands.
-	flag.Set("test.parallel", fmt.Sprint(runtime.NumCPU()+1))
+	flag.Set("test.parallel", fmt.Sprint(2*runtime.NumCPU()+1))
 	status := m.Run()
 	if err := goleak.Find(); err != nil && status == 0 {
 		fmt.Fprintln(os.Stderr, err)

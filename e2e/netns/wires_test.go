@@ -152,7 +152,9 @@ func (w *wires) forward(from *port, data []byte) {
 			continue
 		}
 		end := passes
-		if w.rule != nil {
+		// Who cannot ask for an address cannot send either, after a while: then no cut would stay one-way. So the rules are of
+		// what hosts say to each other, not of how they find each other (ARP, EtherType 0x0806 of RFC 826).
+		if w.rule != nil && !(data[12] == 0x08 && data[13] == 0x06) {
 			end = w.rule(frame{link: from.link, from: from.node, to: to.node, size: len(data) - ethernetHeader})
 		}
 		switch {
