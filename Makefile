@@ -7,11 +7,13 @@ FAILOVERS   ?= 20
 SCENARIOS   ?= freeze crash coordinator stale move
 # The simulations that draw their faults, which take half of the time.
 DRAWN       := ^Test(Random|NoHealthyNodeIsShot)
+# The real clusters in network namespaces that are part of every test; make netns has all of them, eight minutes.
+NETNS       := ^Test(B14|B17|B21|B22Pause|B25|B31|ConfigNodes|Disk|Links|LinkIsNamed|Pauses|QuorumForce|TwoNodesCut|TwoNodesOneDies)
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export CGO_ENABLED = 0
 
-.PHONY: build test deps fmt tidy vet lint fuzz demo bench systemd hosts check clean
+.PHONY: build test deps fmt tidy vet lint fuzz demo bench netns systemd hosts check clean
 
 build:
 	$(GO) build -trimpath -o bin/hamgr ./cmd/hamgr
@@ -33,8 +35,8 @@ test: deps
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLeaveIsNotDeath|TestRestartShowsNewMeta|TestStrangersAreRefused)$$' ./cluster/membership
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLoss|TestRestartOfDaemon|TestHungStop|TestFailedResource)$$' ./e2e/sim
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 1 ./e2e/fencing ./e2e
-	$(GO) test -timeout 15m ./e2e/netns
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLinks|TestB22Pause|TestConfigNodes|TestTwoNodesOneDies|TestDiskFails)$$' ./e2e/netns
+	$(GO) test -timeout 15m -run '$(NETNS)' ./e2e/netns
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestTwoNodesOneDies|TestDiskFails)$$' ./e2e/netns
 	cd agents/redfish/independent && CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
 
 fmt:
@@ -74,6 +76,10 @@ bench:
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 60m ./e2e/fencing
 	$(GO) test -run '^$$' -bench Failover -benchtime $(FAILOVERS)x -timeout 60m ./e2e
 	$(GO) test -run '^$$' -bench 'Pause|Idle' -benchtime 1x -timeout 60m ./e2e
+
+# Root only: clusters of real processes in network namespaces, all of them.
+netns: deps
+	$(GO) test -count 1 -timeout 20m ./e2e/netns
 
 # Root only: a Debian of its own with a real systemd, which runs hamgr.service.
 systemd: build

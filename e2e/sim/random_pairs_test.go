@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-var pairs = flag.Int("pairs", 200, "how many random schedules of faults are run on two nodes without a witness")
+var pairs = flag.Int("pairs", 120, "how many random schedules of faults are run on two nodes without a witness")
 
 // TestRandomPairs throws random faults, several at once, at two nodes without a witness: crashes, cuts of one way and of both, pauses,
 // reboots, restarts of daemons, blackouts, devices that misbehave, operators, and disks that are empty when a node comes back

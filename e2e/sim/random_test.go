@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	schedules = flag.Int("schedules", 120, "how many random schedules of faults are run")
+	schedules = flag.Int("schedules", 80, "how many random schedules of faults are run")
 	firstSeed = flag.Uint64("seed", 0, "seed of the first schedule; 0 takes one from the clock")
 )
 
