@@ -37,6 +37,8 @@ leaves() { # NAME COMMAND   the command ends the daemon, which takes its groups 
     check "$1: nothing was killed" unsaid 'timed out\|Killing\|SIGKILL'
 }
 
+# One that has not joined yet has nobody to tell.
+check "the daemon that came back has joined" until_ok 20 on 'hamgr status --json | grep -q "\"state\":[ ]*\"active\""'
 stays "restart" "service is restarted" "systemctl restart hamgr"
 drop_in hamgr.service package '[Service]\nEnvironment=PACKAGE=2\n'
 stays "try-restart with another unit file" "service is restarted" "systemctl try-restart hamgr"
