@@ -367,8 +367,8 @@ func (l *Log) finish(err error) (first bool) {
 		return false
 	}
 	l.transport.cut()
-	l.endRaft() // not waited for: it may wait for us
 	l.cancel()
+	l.endRaft() // not waited for: it may wait for us
 	l.notify()
 	return true
 }
@@ -384,7 +384,9 @@ func (l *Log) fail(err error) {
 }
 
 func (l *Log) endRaft() raft.Future {
-	l.drain() // before the lock: whoever comes second must not wait for it
+	if !errors.Is(l.failed(), ErrStoreHung) { // then nothing is applied any more, and no moment to lose
+		l.drain() // before the lock: whoever comes second must not wait for it
+	}
 	l.endOnce.Do(func() { l.ending = l.raft.Shutdown() })
 	return l.ending
 }

@@ -97,6 +97,9 @@ func (l *Log) ask(ctx context.Context, node string, promise bool) (answer, error
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	q := question{Node: l.id.Node, ID: l.id.ID, Voters: l.cfg.Voters, Promise: promise, Line: l.fsm.line(), Run: l.run}
+	if err := l.failed(); err != nil {
+		return a, err // nothing leaves this node any more
+	}
 	if err := writeMessage(conn, q); err != nil {
 		return a, fmt.Errorf("ask %s: %w", node, err)
 	}
@@ -200,6 +203,9 @@ func (l *Log) answerOne(conn net.Conn) error {
 		a = l.answer(q)
 	}
 	a.Known = known
+	if err := l.failed(); err != nil {
+		return err
+	}
 	return writeMessage(conn, a)
 }
 
