@@ -182,6 +182,15 @@ func (s *streams) track(conn net.Conn) *tracked {
 	return c
 }
 
+// Write refuses once the streams are cut: a connection is closed a moment later, and in
+// that moment raft would still answer what it can no longer store.
+func (c *tracked) Write(b []byte) (int, error) {
+	if c.streams.ctx.Err() != nil {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
 // Close closes and forgets the connection.
 func (c *tracked) Close() error {
 	c.streams.mu.Lock()
