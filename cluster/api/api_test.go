@@ -235,7 +235,7 @@ func FuzzDecodeFenceRequest(f *testing.F) {
 	f.Add([]byte(`[]`))
 	f.Add([]byte(`{"node":"\ud800","action":"on"} `))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		req, err := decodeFenceRequest(data)
+		req, err := decodeRequest[FenceRequest](data)
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%q: %v is not invalid", data, err)

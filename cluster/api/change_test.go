@@ -85,7 +85,7 @@ func TestChangeRequestsAreValidated(t *testing.T) {
 		`{"verb":"clear","group":"` + strings.Repeat("g", 256) + `"}`:          "255 bytes",
 		`{"verb":"clear","group":"g","by":"` + strings.Repeat("a", 256) + `"}`: "the operator's name",
 	} {
-		_, err := decodeChangeRequest([]byte(body))
+		_, err := decodeRequest[ChangeRequest]([]byte(body))
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", body, err)
@@ -137,7 +137,7 @@ func FuzzDecodeChangeRequest(f *testing.F) {
 	f.Add([]byte(`{"verb":"restart","group":"db","token":18446744073709551615,"dry_run":true}`))
 	f.Add([]byte(`{"verb":"clear","group":"\ud800"} []`))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		req, err := decodeChangeRequest(data)
+		req, err := decodeRequest[ChangeRequest](data)
 		if err != nil {
 			if !errors.Is(err, ErrInvalid) {
 				t.Errorf("%q: %v is not invalid", data, err)

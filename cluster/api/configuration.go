@@ -102,7 +102,7 @@ func configurationRoutes(b Backend) []route {
 			return writeJSON(w, c)
 		}},
 		{"POST", pathApply, maxApply, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-			req, err := applyRequest(r)
+			req, err := readRequest[ApplyRequest](r)
 			if err != nil {
 				return err
 			}

@@ -49,7 +49,7 @@ func Operator(b Backend) Face {
 func operatorRoutes(b Backend) []route {
 	return []route{
 		{"POST", pathChange, maxRequest, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-			req, err := changeRequest(r)
+			req, err := readRequest[ChangeRequest](r)
 			if err != nil {
 				return err
 			}
@@ -61,7 +61,7 @@ func operatorRoutes(b Backend) []route {
 			return writeJSON(w, result)
 		}},
 		{"POST", pathFence, maxRequest, longestFence, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-			req, err := fenceRequest(r)
+			req, err := readRequest[FenceRequest](r)
 			if err != nil {
 				return err
 			}
@@ -134,7 +134,7 @@ func Nodes(b NodeBackend) Face {
 			if err != nil {
 				return err
 			}
-			req, err := fenceRequest(r)
+			req, err := readRequest[FenceRequest](r)
 			if err != nil {
 				return err
 			}
@@ -145,58 +145,19 @@ func Nodes(b NodeBackend) Face {
 	}}
 }
 
-func fenceRequest(r *http.Request) (FenceRequest, error) {
+// readRequest reads the body of an operator's request, and says what is wrong with it.
+func readRequest[R interface{ Validate() error }](r *http.Request) (R, error) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return FenceRequest{}, fmt.Errorf("read the request: %w", err)
+		return *new(R), fmt.Errorf("read the request: %w", err)
 	}
-	return decodeFenceRequest(body)
+	return decodeRequest[R](body)
 }
 
-func applyRequest(r *http.Request) (ApplyRequest, error) {
-	var req ApplyRequest
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return req, fmt.Errorf("read the request: %w", err)
-	}
+func decodeRequest[R interface{ Validate() error }](body []byte) (R, error) {
+	var req R
 	if err := decodeStrict(body, &req); err != nil {
-		return req, err
-	}
-	return req, req.Validate()
-}
-
-func forceRequest(r *http.Request) (ForceRequest, error) {
-	var req ForceRequest
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return req, fmt.Errorf("read the request: %w", err)
-	}
-	if err := decodeStrict(body, &req); err != nil {
-		return req, err
-	}
-	return req, req.Validate()
-}
-
-func changeRequest(r *http.Request) (ChangeRequest, error) {
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		return ChangeRequest{}, fmt.Errorf("read the request: %w", err)
-	}
-	return decodeChangeRequest(body)
-}
-
-func decodeChangeRequest(body []byte) (ChangeRequest, error) {
-	var req ChangeRequest
-	if err := decodeStrict(body, &req); err != nil {
-		return ChangeRequest{}, err
-	}
-	return req, req.Validate()
-}
-
-func decodeFenceRequest(body []byte) (FenceRequest, error) {
-	var req FenceRequest
-	if err := decodeStrict(body, &req); err != nil {
-		return FenceRequest{}, err
+		return *new(R), err
 	}
 	return req, req.Validate()
 }

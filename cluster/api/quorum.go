@@ -49,7 +49,7 @@ type Voice struct {
 func quorumRoutes(b Backend) []route {
 	return []route{
 		{"POST", pathForce, maxRequest, longestRead, func(ctx context.Context, w http.ResponseWriter, r *http.Request) error {
-			req, err := forceRequest(r)
+			req, err := readRequest[ForceRequest](r)
 			if err != nil {
 				return err
 			}

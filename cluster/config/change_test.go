@@ -113,19 +113,7 @@ func TestChanges(t *testing.T) {
 				t.Errorf("a secret is shown: %s", got)
 			}
 			want := filepath.Join("testdata/change", strings.ReplaceAll(c.name, " ", "-")+".want")
-			if *update {
-				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			expected, err := os.ReadFile(want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(expected) {
-				t.Errorf("got\n%swant\n%s", got, expected)
-			}
+			golden(t, want, got)
 			// What is named with "refused" is refused, and nothing else is.
 			if refused := strings.Contains(got, "refused: "); refused != strings.HasPrefix(c.name, "refused ") {
 				t.Errorf("refused: %v", refused)

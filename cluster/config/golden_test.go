@@ -50,19 +50,25 @@ func TestGolden(t *testing.T) {
 				t.Errorf("a secret is shown: %s", got)
 			}
 			want := strings.TrimSuffix(file, ".toml") + ".want"
-			if *update {
-				if err := os.WriteFile(want, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			expected, err := os.ReadFile(want)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got != string(expected) {
-				t.Errorf("got\n%swant\n%s", got, expected)
-			}
+			golden(t, want, got)
 		})
+	}
+}
+
+// golden compares with a file, or with -update writes it.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }

@@ -62,7 +62,7 @@ func (b backend) Configuration(ctx context.Context) (api.Configuration, error) {
 		c.Note = noText(s)
 		return c, nil
 	}
-	runs := n.runWith(ctx)
+	runs := n.accounts(ctx)
 	for _, name := range s.NodeNames() {
 		node := api.ConfiguredNode{Name: name, Current: runs[name].Text == textDigest(s.Text), Reason: runs[name].Refuses}
 		if !node.Current && node.Reason == "" {
@@ -352,30 +352,6 @@ func (n *Node) reached(node string) []string {
 		}
 	}
 	return addresses
-}
-
-// runWith asks every node with which configuration it runs. Who does not answer is not in the result.
-func (n *Node) runWith(ctx context.Context) map[string]account {
-	limit := max(n.Config.Cluster.DetectionTime/4, 200*time.Millisecond)
-	var mu sync.Mutex
-	var all sync.WaitGroup
-	said := map[string]account{n.Self: n.ownAccount()}
-	for _, name := range n.Config.NodeNames() {
-		if name == n.Self {
-			continue
-		}
-		all.Go(func() {
-			t := n.accountOf(ctx, name, limit)
-			if t.silent != "" {
-				return
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			said[name] = t.account
-		})
-	}
-	all.Wait()
-	return said
 }
 
 // running gives the groups that have a runner, as that was made.

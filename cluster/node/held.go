@@ -60,12 +60,20 @@ func (n *Node) hold(group string, parts []*part, h held) error {
 	if err != nil {
 		return fmt.Errorf("record what is started: %w", err)
 	}
-	if err := os.MkdirAll(n.heldDir(), 0o700); err != nil {
+	if err := noteInBoot(n.heldFile(group), b); err != nil {
 		return fmt.Errorf("record what is started: %w", err)
 	}
-	path := n.heldFile(group)
-	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
-		return fmt.Errorf("record what is started: %w", err)
+	return nil
+}
+
+// noteInBoot replaces a file of the run directory. A daemon that dies leaves it whole; the kernel's death ends what it says,
+// so that nothing makes it durable.
+func noteInBoot(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return err
 	}
 	return os.Rename(path+".new", path)
 }

@@ -12,8 +12,7 @@ import (
 )
 
 // seenFile, in the run directory of this boot, says how far the log was that a daemon of this boot had: a log that has
-// less was replaced by an older copy, and must not vote. It ends with the boot, so that nothing
-// makes it durable.
+// less was replaced by an older copy, and must not vote.
 const seenFile = "seen.json"
 
 // noteSeen keeps it up to date until ctx ends.
@@ -27,14 +26,7 @@ func (n *Node) noteSeen(ctx context.Context) {
 		}
 		b, err := json.Marshal(now)
 		if err == nil {
-			err = os.MkdirAll(n.RunDir, 0o700)
-		}
-		path := filepath.Join(n.RunDir, seenFile)
-		if err == nil {
-			err = os.WriteFile(path+".new", b, 0o600)
-		}
-		if err == nil {
-			err = os.Rename(path+".new", path)
+			err = noteInBoot(filepath.Join(n.RunDir, seenFile), b)
 		}
 		if err != nil {
 			n.Log.Warn("how far the log is is not noted", "node", n.Self, "err", err)

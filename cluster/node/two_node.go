@@ -291,11 +291,7 @@ func (n *Node) noteQuorate() {
 	if _, err := os.Stat(path); err == nil {
 		return
 	}
-	err := os.MkdirAll(n.RunDir, 0o700)
-	if err == nil {
-		err = os.WriteFile(path, nil, 0o600)
-	}
-	if err != nil {
+	if err := noteInBoot(path, nil); err != nil {
 		n.Log.Error("that this boot was part of a quorum is not noted", "node", n.Self, "err", err)
 	}
 }

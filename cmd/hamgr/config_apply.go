@@ -98,11 +98,7 @@ func (c *cli) commit(ctx context.Context, out *applyOutput, from uint64, data []
 	if err != nil {
 		return err
 	}
-	out.Applied, out.Index, out.Judged = result.Applied, result.Index, true
-	out.Refused = nil
-	for _, o := range result.Refused {
-		out.Refused = append(out.Refused, objection{Key: o.Key, Msg: o.Message, Cure: o.Cure})
-	}
+	out.Applied, out.Index, out.Judged, out.Refused = result.Applied, result.Index, true, objections(result.Refused)
 	if !out.Applied {
 		if !c.json {
 			writeDiff(c.out, &out.diffOutput)

@@ -107,13 +107,16 @@ func (c *cli) judge(ctx context.Context, out *diffOutput, from uint64, data []by
 		c.say("hamgr: the cluster did not judge it: %s", api.AsError(err).Message)
 		return
 	}
-	out.Judged, out.Refused, out.Warnings = true, []objection{}, []objection{}
-	for _, o := range verdict.Refused {
-		out.Refused = append(out.Refused, objection{Key: o.Key, Msg: o.Message, Cure: o.Cure})
+	out.Judged, out.Refused, out.Warnings = true, objections(verdict.Refused), objections(verdict.Warnings)
+}
+
+// objections are those that the cluster made.
+func objections(from []api.Objection) []objection {
+	all := []objection{}
+	for _, o := range from {
+		all = append(all, objection{Key: o.Key, Msg: o.Message, Cure: o.Cure})
 	}
-	for _, o := range verdict.Warnings {
-		out.Warnings = append(out.Warnings, objection{Key: o.Key, Msg: o.Message, Cure: o.Cure})
-	}
+	return all
 }
 
 // readConfig reads a file that is to be compared.

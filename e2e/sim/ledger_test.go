@@ -20,10 +20,7 @@ var ledgerTime = flag.Duration("ledger", 15*time.Second, "for how long TestLedge
 // moves, restarts, nodes that stand by, groups that are disabled, maintenance, resources that fail, daemons that
 // restart, nodes that crash and that freeze.
 func TestLedger(t *testing.T) {
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
+	seed := beginSeed()
 	writes, turns, clusters := 0, 0, uint64(0)
 	for began := time.Now(); clusters == 0 || time.Since(began) < *ledgerTime; clusters++ {
 		s := seed + clusters

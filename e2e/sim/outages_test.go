@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,17 +11,7 @@ import (
 // the hosts come back in any order, or late; restarts of many daemons; disks that hang, are slow, or are empty; pauses from
 // a tenth of a detection time to sixty; cuts of one way. At the end the cluster is whole and everything runs.
 func TestRandomOutages(t *testing.T) {
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	for i := range (*schedules + 3) / 4 {
-		s := seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { outages(t, s) })
-		if t.Failed() {
-			return // one report is long enough
-		}
-	}
+	eachSeed(t, (*schedules+3)/4, outages)
 }
 
 func outages(t *testing.T, seed uint64) {

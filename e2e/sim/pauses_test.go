@@ -21,10 +21,7 @@ var pauses = flag.Int("pauses", 2000, "how many pauses and cuts shorter than the
 // In half of the clusters the faults come as they come, also with no time between them. Where that leaves no coordinator
 // to be heard for twice the detection time, a node lets go of its groups, as it must (S5); that alone is allowed.
 func TestNoHealthyNodeIsShot(t *testing.T) {
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
+	seed := beginSeed()
 	const most = 125 // of one cluster
 	for i, left := 0, *pauses; left > 0; i++ {
 		s, n, faults := seed+uint64(i), 2+i%8, min(left, most)

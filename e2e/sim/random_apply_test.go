@@ -18,17 +18,7 @@ var applies = flag.Int("applies", 1, "how many clusters have their configuration
 // resources and devices; the pace changes. Meanwhile daemons restart, and now and then the coordinator dies. What is refused
 // changes nothing. What is accepted reaches every node, and nothing that runs is stopped, moved or shot for it.
 func TestRandomChangesOfTheConfiguration(t *testing.T) {
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	for i := range *applies {
-		s := seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { randomChanges(t, s) })
-		if t.Failed() {
-			return // one report is long enough
-		}
-	}
+	eachSeed(t, *applies, randomChanges)
 }
 
 func randomChanges(t *testing.T, seed uint64) {

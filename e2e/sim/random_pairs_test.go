@@ -2,7 +2,6 @@ package sim
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -15,17 +14,9 @@ var pairs = flag.Int("pairs", 120, "how many random schedules of faults are run 
 // to one that went on alone. Nobody writes twice, tokens only grow, and there are never two survivors: those would part in their
 // states. At the end both are in, both vote, and everything runs.
 func TestRandomPairs(t *testing.T) {
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
 	alone := 0
-	for i := range *pairs {
-		s := seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { alone += randomPair(t, s) })
-		if t.Failed() {
-			return // one report is long enough
-		}
+	if !eachSeed(t, *pairs, func(t *testing.T, s uint64) { alone += randomPair(t, s) }) {
+		return
 	}
 	t.Logf("%d schedules, in which one went on alone %d times", *pairs, alone)
 }

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -13,17 +12,7 @@ import (
 // stops that fail or hang, processes that die, daemons that are stopped in order, nodes that
 // apply late, and pairs of nodes that do not hear each other.
 func TestRandomResourceFaults(t *testing.T) {
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	for i := range (*schedules + 3) / 4 {
-		s := seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { resourceSchedule(t, s) })
-		if t.Failed() {
-			return // one report is long enough
-		}
-	}
+	eachSeed(t, (*schedules+3)/4, resourceSchedule)
 }
 
 func resourceSchedule(t *testing.T, seed uint64) {

@@ -21,19 +21,31 @@ var (
 // nodes. At every step the judges watch; at the end everything is healed, and every group has to run
 // again.
 func TestRandomSchedules(t *testing.T) {
-	seed := *firstSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
 	faults := 0
-	for i := range *schedules {
-		s := seed + uint64(i)
-		t.Run(fmt.Sprint(s), func(t *testing.T) { faults += schedule(t, s) })
-		if t.Failed() {
-			return // one report is long enough
-		}
+	if !eachSeed(t, *schedules, func(t *testing.T, s uint64) { faults += schedule(t, s) }) {
+		return
 	}
 	t.Logf("%d schedules, %d faults", *schedules, faults)
+}
+
+// beginSeed is the first seed of a test that draws.
+func beginSeed() uint64 {
+	if *firstSeed != 0 {
+		return *firstSeed
+	}
+	return uint64(time.Now().UnixNano())
+}
+
+// eachSeed runs a test n times, each with a seed of its own, and ends at the first that fails: one report is long enough.
+func eachSeed(t *testing.T, n int, run func(t *testing.T, seed uint64)) (passed bool) {
+	first := beginSeed()
+	for i := range n {
+		seed := first + uint64(i)
+		if !t.Run(fmt.Sprint(seed), func(t *testing.T) { run(t, seed) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // schedule is one cluster's life under faults. It returns how many there were.
