@@ -36,15 +36,6 @@ var (
 	ErrKeyBusy = errors.New("key file is being changed by another process")
 )
 
-// ReadKeyFile reads the active key of path, see ReadKeyRing.
-func ReadKeyFile(path string) (Key, error) {
-	ring, err := ReadKeyRing(path)
-	if err != nil {
-		return Key{}, err
-	}
-	return ring[0], nil
-}
-
 // ReadKeyRing reads the keys of path. It refuses a file that others than its owner can
 // open, and one with any line that is neither a key nor a comment.
 func ReadKeyRing(path string) (KeyRing, error) {
