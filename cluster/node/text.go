@@ -83,7 +83,8 @@ func follow(log *slog.Logger, path, text string) {
 	}
 }
 
-// replaceFile leaves the old content or the new one, whatever happens.
+// replaceFile leaves the old content or the new one, whatever happens, and the new one once it returned: what is to be done
+// is kept by it before it is done (S6).
 func replaceFile(path, text string, mode fs.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".hamgr-*")
 	if err != nil {
@@ -95,5 +96,12 @@ func replaceFile(path, text string, mode fs.FileMode) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), path)
+	if err := os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(path)) // a new name is lost with the power until its folder is on the disk
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
 }
