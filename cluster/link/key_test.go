@@ -28,7 +28,7 @@ func TestKeyFileRoundTrip(t *testing.T) {
 	if err != nil || info.Mode() != 0o600 {
 		t.Errorf("mode %v, %v; want 0600", info.Mode(), err)
 	}
-	got, err := ReadKeyFile(path)
+	got, err := firstKey(path)
 	if err != nil || got != want {
 		t.Errorf("another key came back: %v", err)
 	}
@@ -46,7 +46,7 @@ func TestKeyFileIsNeverOverwritten(t *testing.T) {
 	if err := WriteKeyFile(path, testKey(2)); !errors.Is(err, fs.ErrExist) {
 		t.Errorf("overwriting: %v", err)
 	}
-	if got, err := ReadKeyFile(path); err != nil || got != testKey(1) {
+	if got, err := firstKey(path); err != nil || got != testKey(1) {
 		t.Errorf("the first key is gone: %v", err)
 	}
 	if err := WriteKeyFile(path+"2", Key{}); err == nil {
@@ -91,7 +91,7 @@ func TestReadKeyFileRefuses(t *testing.T) {
 			if err := os.Chmod(path, c.mode); err != nil {
 				t.Fatal(err)
 			}
-			_, err := ReadKeyFile(path)
+			_, err := firstKey(path)
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), path) {
 				t.Errorf("got %v; want %v with %q and the path", err, c.want, c.says)
 			}
@@ -112,17 +112,17 @@ func manyKeys(n int) string {
 
 func TestReadKeyFileOddFiles(t *testing.T) {
 	dir := t.TempDir()
-	if _, err := ReadKeyFile(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := firstKey(filepath.Join(dir, "missing")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("missing file: %v", err)
 	}
-	if _, err := ReadKeyFile(dir); !errors.Is(err, ErrKeyFormat) {
+	if _, err := firstKey(dir); !errors.Is(err, ErrKeyFormat) {
 		t.Errorf("a folder: %v", err)
 	}
 	pipe := filepath.Join(dir, "pipe")
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadKeyFile(pipe); !errors.Is(err, ErrKeyFormat) { // and does not hang
+	if _, err := firstKey(pipe); !errors.Is(err, ErrKeyFormat) { // and does not hang
 		t.Errorf("a pipe: %v", err)
 	}
 }

@@ -38,6 +38,18 @@ func wantRing(t *testing.T, path string, want ...Key) {
 	if err != nil || !slices.Equal(ring, want) {
 		t.Fatalf("the file holds %v, %v; want %v", ring.Fingerprints(), err, KeyRing(want).Fingerprints())
 	}
+	if first, err := firstKey(path); err != nil || first != want[0] {
+		t.Fatalf("the active key is %s, %v; want %s", first.Fingerprint(), err, want[0].Fingerprint())
+	}
+}
+
+// firstKey reads the active key of path.
+func firstKey(path string) (Key, error) {
+	ring, err := ReadKeyRing(path)
+	if err != nil {
+		return Key{}, err
+	}
+	return ring[0], nil
 }
 
 // TestKeyFileRotation goes through a rotation in the file: no step loses a comment, or
