@@ -225,22 +225,10 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.guard = newGuard(max(l.timing.StoreDeadline, stores.patience), l.fail)
-	begun := make(chan error, 1)
-	go func() { begun <- l.begin() }()
-	select {
-	case err := <-begun:
-		if err != nil {
-			return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
-		}
-		return l, nil
-	case <-ctx.Done(): // the disk hangs: what begins late is ended again
-		go func() {
-			if <-begun == nil {
-				_ = l.Stop(context.Background())
-			}
-		}()
-		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, ctx.Err())
+	if err := beside(ctx, l.begin, func() { _ = l.Stop(context.Background()) }); err != nil {
+		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
 	}
+	return l, nil
 }
 
 // begin starts, or leaves nothing running.

@@ -75,21 +75,15 @@ func setAside(ctx context.Context, cfg Config) (reason string, err error) {
 	if cfg.Stores != nil {
 		return cfg.Stores.setAside()
 	}
-	type result struct {
-		reason string
-		err    error
+	var set string // not the result: a late end writes to it after the return
+	err = beside(ctx, func() (err error) {
+		set, err = setAsideDir(cfg.Dir)
+		return err
+	}, nil)
+	if err != nil {
+		return "", err
 	}
-	done := make(chan result, 1)
-	go func() {
-		reason, err := setAsideDir(cfg.Dir)
-		done <- result{reason, err}
-	}()
-	select {
-	case r := <-done:
-		return r.reason, r.err
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
+	return set, nil
 }
 
 func setAsideDir(dir string) (string, error) {

@@ -111,12 +111,5 @@ func (l *Log) Transfer(ctx context.Context) error {
 
 // await waits for a future of raft, or for ctx.
 func await(ctx context.Context, f raft.Future) error {
-	done := make(chan error, 1)
-	go func() { done <- f.Error() }()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return beside(ctx, f.Error, nil)
 }

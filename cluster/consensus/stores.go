@@ -31,25 +31,34 @@ func openStores(ctx context.Context, cfg Config) (*Stores, error) {
 	if cfg.Stores != nil {
 		return cfg.Stores, nil
 	}
-	type opened struct {
-		stores *Stores
-		err    error
+	var s *Stores
+	err := beside(ctx, func() (err error) {
+		s, err = openDir(cfg.Dir)
+		return err
+	}, func() { _ = s.close() })
+	if err != nil {
+		return nil, err
 	}
-	done := make(chan opened, 1)
-	go func() {
-		s, err := openDir(cfg.Dir)
-		done <- opened{s, err}
-	}()
+	return s, nil
+}
+
+// beside runs f, which obeys no context because the disk may hang, and lets the caller go when ctx
+// ends. What f still brings about afterwards is undone by late; nil where there is nothing to undo.
+func beside(ctx context.Context, f func() error, late func()) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
 	select {
-	case o := <-done:
-		return o.stores, o.err
-	case <-ctx.Done(): // the disk hangs: what is opened late is closed again
-		go func() {
-			if o := <-done; o.err == nil {
-				_ = o.stores.close()
-			}
-		}()
-		return nil, ctx.Err()
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		if late != nil {
+			go func() {
+				if <-done == nil {
+					late()
+				}
+			}()
+		}
+		return ctx.Err()
 	}
 }
 
