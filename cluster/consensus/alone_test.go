@@ -115,10 +115,7 @@ func TestAloneAndTheOtherReturnsAsANewcomer(t *testing.T) {
 func TestDismissedWithAHigherTermDisturbsNobody(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 2)
-		c.startAll()
-		c.allVote(3 * time.Second)
-		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		c, a, b := twoVoters(t)
 		old := b.log.id
 		b.stop()
 		if err := b.stores.log.SetUint64([]byte(keyCurrentTerm), 1000); err != nil {
@@ -172,6 +169,15 @@ func TestDismissedBeforeItKnewItsCluster(t *testing.T) {
 }
 
 // noJoins asks nobody.
+// twoVoters starts two nodes, and waits until both vote.
+func twoVoters(t *testing.T) (c *cluster, a, b *node) {
+	t.Helper()
+	c = newCluster(t, time.Second, 2)
+	c.startAll()
+	c.allVote(3 * time.Second)
+	return c, c.nodes["alpha"], c.nodes["blpha"]
+}
+
 type noJoins struct{ Link }
 
 func (n noJoins) Dial(ctx context.Context, node string, p link.Protocol) (net.Conn, error) {
@@ -184,10 +190,7 @@ func (n noJoins) Dial(ctx context.Context, node string, p link.Protocol) (net.Co
 func TestBackWhileTheOnlyVoterIsAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 2)
-		c.startAll()
-		c.allVote(3 * time.Second)
-		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		c, a, b := twoVoters(t)
 		b.stop()
 		time.Sleep(2 * time.Second)
 		a.goAlone(Alone{Reason: "off"})
@@ -341,10 +344,7 @@ func TestForcedBesideAMajority(t *testing.T) {
 func TestDismissedCannotDismiss(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 2)
-		c.startAll()
-		c.allVote(3 * time.Second)
-		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		c, a, b := twoVoters(t)
 		b.stop()
 		time.Sleep(2 * time.Second)
 		a.goAlone(Alone{Reason: "first"})
@@ -371,10 +371,7 @@ func TestDismissedCannotDismiss(t *testing.T) {
 func TestTwoLinesBesideEachOther(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 2)
-		c.startAll()
-		c.allVote(3 * time.Second)
-		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		c, a, b := twoVoters(t)
 		c.within(2*time.Second, "the cluster has an ID", func() bool { return a.log.Status().Cluster != "" && b.log.Status().Cluster != "" })
 		c.network.Isolate(a.name)
 		time.Sleep(2 * time.Second)
@@ -460,10 +457,7 @@ func TestJudgeLine(t *testing.T) {
 func TestAloneIsReconsideredInTheNextBoot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 2)
-		c.startAll()
-		c.allVote(3 * time.Second)
-		a, b := c.nodes["alpha"], c.nodes["blpha"]
+		c, a, b := twoVoters(t)
 		old := a.log.Status().ID
 		b.stop()
 		time.Sleep(2 * time.Second)

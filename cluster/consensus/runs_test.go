@@ -14,21 +14,35 @@ func (n *node) onFiles() {
 	n.stores, n.dir = nil, n.cluster.t.TempDir()
 }
 
+// onFilesOf starts three nodes of which one has real files, and waits until all vote.
+func onFilesOf(t *testing.T) (*cluster, *node) {
+	t.Helper()
+	c := newCluster(t, time.Second, 3)
+	old := c.nodes["clpha"]
+	old.onFiles()
+	c.startAll()
+	c.allVote(4 * time.Second)
+	return c, old
+}
+
+// copied copies the node's folder.
+func (n *node) copied() string {
+	n.cluster.t.Helper()
+	to := n.cluster.t.TempDir() + "/copy"
+	if err := os.CopyFS(to, os.DirFS(n.dir)); err != nil {
+		n.cluster.t.Fatal(err)
+	}
+	return to
+}
+
 // A node's folder is copied, and the cluster, with the node, goes on. The copy is put back: the
 // node must not vote as what it was.
 func TestRestoredCopyDoesNotVote(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 3)
-		old := c.nodes["clpha"]
-		old.onFiles()
-		c.startAll()
-		c.allVote(4 * time.Second)
+		c, old := onFilesOf(t)
 		old.stop()
-		copied := t.TempDir() + "/copy"
-		if err := os.CopyFS(copied, os.DirFS(old.dir)); err != nil {
-			t.Fatal(err)
-		}
+		copied := old.copied()
 		old.start()
 		c.coordinator(3 * time.Second).mustPropose("acknowledged")
 		c.within(time.Second, "it has it", func() bool { return old.fsm.has("acknowledged") })
@@ -56,15 +70,8 @@ func TestRestoredCopyDoesNotVote(t *testing.T) {
 func TestRestoredCopyIsKnownToItsBoot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 3)
-		old := c.nodes["clpha"]
-		old.onFiles()
-		c.startAll()
-		c.allVote(4 * time.Second)
-		copied := t.TempDir() + "/copy"
-		if err := os.CopyFS(copied, os.DirFS(old.dir)); err != nil { // behind its back: what is in it is older
-			t.Fatal(err)
-		}
+		c, old := onFilesOf(t)
+		copied := old.copied() // behind its back: what is in it is older
 		c.coordinator(3 * time.Second).mustPropose("acknowledged")
 		c.within(time.Second, "it has it", func() bool { return old.fsm.has("acknowledged") })
 		s := old.log.Status()
@@ -95,16 +102,9 @@ func remembering(s Status) func(*Config) {
 func TestRestoredCopyIsFoundOutLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := newCluster(t, time.Second, 3)
-		old := c.nodes["clpha"]
-		old.onFiles()
-		c.startAll()
-		c.allVote(4 * time.Second)
+		c, old := onFilesOf(t)
 		old.stop()
-		copied := t.TempDir() + "/copy"
-		if err := os.CopyFS(copied, os.DirFS(old.dir)); err != nil {
-			t.Fatal(err)
-		}
+		copied := old.copied()
 		old.start()
 		c.coordinator(3 * time.Second)
 		old.stop()
