@@ -24,6 +24,18 @@ func (c *cli) agree(ctx context.Context, question string) error {
 	return nil
 }
 
+// typed has the operator type a name: what it is for cannot be undone by a habit of saying yes.
+func (c *cli) typed(ctx context.Context, prompt, name string) error {
+	fmt.Fprintf(c.err, "Type %s: ", prompt)
+	switch text, err := c.answer(ctx); {
+	case err != nil:
+		return err
+	case text != name:
+		return errNotConfirmed
+	}
+	return nil
+}
+
 // answer reads one line. Reading a terminal cannot be cancelled; a reader that is left
 // behind ends with the process.
 func (c *cli) answer(ctx context.Context) (string, error) {

@@ -67,12 +67,8 @@ func (c *cli) confirm(ctx context.Context, req api.FenceRequest, typed bool) err
 		c.say("--force: it is taken even if a node or a fence device says that %s is ALIVE.", req.Node)
 	}
 	if !typed {
-		fmt.Fprint(c.err, "Type the node's name to confirm: ")
-		switch name, err := c.answer(ctx); {
-		case err != nil:
+		if err := c.typed(ctx, "the node's name to confirm", req.Node); err != nil {
 			return err
-		case name != req.Node:
-			return errNotConfirmed
 		}
 	}
 	result, err := client.Fence(ctx, req, c.follow)

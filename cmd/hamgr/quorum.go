@@ -80,12 +80,8 @@ func (c *cli) forceQuorum(ctx context.Context, req api.ForceRequest, typed bool)
 		c.say("%s goes on as the only voter. What only the others knew is lost; they return as newcomers.", req.Node)
 		c.say("If %s still run, and follow a coordinator of their own, two clusters write to the same data and ruin it.", or(strings.Join(req.Down, ", "), "the others"))
 		if !typed {
-			fmt.Fprint(c.err, "Type this node's name to force quorum: ")
-			switch name, err := c.answer(ctx); {
-			case err != nil:
+			if err := c.typed(ctx, "this node's name to force quorum", req.Node); err != nil {
 				return err
-			case name != req.Node:
-				return errNotConfirmed
 			}
 		}
 	}

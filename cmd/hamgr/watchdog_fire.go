@@ -65,12 +65,8 @@ func (c *cli) watchdogTest(ctx context.Context, p watchdogPlace, typed string) e
 		c.say("notice: %s", n)
 	}
 	if typed == "" {
-		fmt.Fprint(c.err, "Type the node's name to let it fire: ")
-		switch name, err := c.answer(ctx); {
-		case err != nil:
+		if err := c.typed(ctx, "the node's name to let it fire", p.node); err != nil {
 			return err
-		case name != p.node:
-			return errNotConfirmed
 		}
 	}
 	// Answering took its time.
