@@ -21,10 +21,24 @@ const realTimePriority = 1
 // the daemon itself from the processor, and the threads that start them and wait for their end, because a real-time
 // thread can spin in the kernel while it reaps (resources/internal/process, agents/exec). The daemon starts none besides.
 func realTime(log *slog.Logger) {
+	// A thread may be made by one that was not reached yet: the list is read until nothing is left to be done.
+	for {
+		changed, err := realTimeThreads()
+		if err != nil {
+			log.Info("no real-time scheduling", "err", err)
+			return
+		}
+		if changed == 0 {
+			return
+		}
+	}
+}
+
+// realTimeThreads tells how many of the threads that the process has now were ordinary so far.
+func realTimeThreads() (changed int, err error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
-		log.Info("no real-time scheduling", "err", err)
-		return
+		return 0, err
 	}
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_RR, Priority: realTimePriority}
 	for _, t := range threads {
@@ -32,9 +46,20 @@ func realTime(log *slog.Logger) {
 		if err != nil {
 			continue
 		}
-		if err := unix.SchedSetAttr(tid, &attr, 0); err != nil && err != unix.ESRCH {
-			log.Info("no real-time scheduling", "err", fmt.Errorf("thread %d: %w", tid, err))
-			return
+		now, err := unix.SchedGetAttr(tid, 0)
+		if err == nil && now.Policy == attr.Policy {
+			continue
 		}
+		if err == nil {
+			err = unix.SchedSetAttr(tid, &attr, 0)
+		}
+		if err == unix.ESRCH { // it has ended
+			continue
+		}
+		if err != nil {
+			return changed, fmt.Errorf("thread %d: %w", tid, err)
+		}
+		changed++
 	}
+	return changed, nil
 }

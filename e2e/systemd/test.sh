@@ -116,8 +116,12 @@ check "the group's process has survived that too" same_worker
 policies() { on "cut -d')' -f2 /proc/$1/task/*/stat | cut -d' ' -f40" | sort -u; } # proc_pid_stat(5), field 41
 check "the group's process is ordinary" is "$(policies "$service")" 0
 check "so is its unit's" is "$(policies "$unit")" 0
-realtime=$(policies "$(property MainPID)") refused=$(on "journalctl -u hamgr -o cat | grep -c 'no real-time scheduling'" || true)
-check "the daemon's threads are real-time, all of them, if they may" is "$realtime $([ "$refused" = 0 ] || echo refused)" "$([ "$refused" = 0 ] && echo '2 ' || echo '0 refused')"
+check "the daemon is ready again" until_ok 20 bash -c "'$here/host.sh' '$W' exec systemctl is-active hamgr"
+refused=$(on "journalctl -u hamgr -o cat | grep -c 'no real-time scheduling'" || true)
+wanted=$([ "$refused" = 0 ] && echo 2 || echo 0) # SCHED_RR, SCHED_OTHER
+real_time() { is "$(policies "$(property MainPID)")" "$wanted"; }
+# One that starts a program or waits for its end is ordinary for that while.
+check "the daemon's threads are real-time, all of them, if they may" until_ok 10 real_time
 
 . "$here/ending.sh"
 
