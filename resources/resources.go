@@ -87,6 +87,11 @@ type Options interface {
 	// Validate checks the keys without touching the host. Each wrong key is a
 	// *KeyError (several joined by errors.Join).
 	Validate() error
+	// Exclusive names what only one group of a cluster may use, in a form in which two can be compared, and the key
+	// that says so: two resources of a kind that name the same thing would be two who use it. Empty: others
+	// may use all of it too. It does not touch the host; of keys that are not valid it may
+	// say anything.
+	Exclusive() (key, what string)
 	// New makes the resource for a grant. It neither blocks nor changes anything.
 	New(Env) (Resource, error)
 }

@@ -40,6 +40,7 @@ func (r *reader) checkGroups(d *draft) {
 		}
 		r.checkNames(d.resources[i], names)
 	}
+	r.checkExclusive(d)
 	r.checkCircles(d)
 	r.checkSets(d)
 	r.checkWeights(d)

@@ -185,12 +185,12 @@ func (j *judge) taken() {
 				continue
 			}
 			for _, r := range p.new.Resources {
-				if p.old != nil && slices.ContainsFunc(p.old.Resources, func(o Resource) bool { return same(o, r) }) {
+				if p.old != nil && slices.ContainsFunc(p.old.Resources, func(o Resource) bool { return sameThing(o, r) }) {
 					continue
 				}
 				if f.Unknown != "" {
 					j.refuse(fmt.Sprintf("group %q: resource %q", p.name, r.Name), fmt.Sprintf("%s may run with the same one since an earlier configuration: %s", holder, f.Unknown), "wait until it answers, or has been fenced")
-				} else if i := slices.IndexFunc(j.running(holder), func(o Resource) bool { return same(o, r) }); i >= 0 {
+				} else if i := slices.IndexFunc(j.running(holder), func(o Resource) bool { return sameThing(o, r) }); i >= 0 {
 					j.refuse(fmt.Sprintf("group %q: resource %q", p.name, r.Name), fmt.Sprintf("%s runs on %s with the same one (%s): it would be active twice", holder, strings.Join(f.Holders, ", "), j.running(holder)[i].Name),
 						"hamgr group disable "+holder+", and wait until it is stopped")
 				}
@@ -206,23 +206,4 @@ func (j *judge) running(group string) []Resource {
 		all = append(all, j.old.Groups[i].Resources...)
 	}
 	return all
-}
-
-// same reports whether two resources manage the same thing. That is what the first key of a kind names, with
-// all that its tables of strings say.
-func same(a, b Resource) bool {
-	if a.Kind != b.Kind || reflect.TypeOf(a.Options) != reflect.TypeOf(b.Options) || a.Options == nil {
-		return false
-	}
-	x, y := fieldsOf(a.Options), fieldsOf(b.Options)
-	if len(x) == 0 || x[0].val.IsZero() {
-		return reflect.DeepEqual(a.Options, b.Options)
-	}
-	for i := range x {
-		_, names := x[i].val.Interface().(map[string]string)
-		if (i == 0 || names) && !reflect.DeepEqual(x[i].val.Interface(), y[i].val.Interface()) {
-			return false
-		}
-	}
-	return true
 }

@@ -101,14 +101,17 @@ func (o *mountOptions) Validate() error {
 	return fmt.Errorf("checking: %w", errors.Join(inner, outer))
 }
 
+func (o *mountOptions) Exclusive() (key, what string) { return "device", o.Device }
+
 func (o *mountOptions) New(resources.Env) (resources.Resource, error) {
 	return nil, errors.New("not in this test")
 }
 
 type processOptions struct {
-	Run  []string          `toml:"run" doc:"program and arguments"`
-	Env  map[string]string `toml:"env" doc:"environment"`
-	Wait time.Duration     `toml:"wait" doc:"time to wait"`
+	Run    []string          `toml:"run" doc:"program and arguments"`
+	Env    map[string]string `toml:"env" doc:"environment"`
+	Wait   time.Duration     `toml:"wait" doc:"time to wait"`
+	Shared bool              `toml:"shared" doc:"another group may do the same"`
 }
 
 func (o *processOptions) Validate() error {
@@ -116,6 +119,13 @@ func (o *processOptions) Validate() error {
 		return errors.New("no program is given")
 	}
 	return nil
+}
+
+func (o *processOptions) Exclusive() (key, what string) {
+	if o.Shared {
+		return "", ""
+	}
+	return "run", fmt.Sprintf("%q %q", o.Run, o.Env)
 }
 
 func (o *processOptions) New(resources.Env) (resources.Resource, error) {

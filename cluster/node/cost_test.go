@@ -19,6 +19,7 @@ import (
 type counted struct{ probes *atomic.Int64 }
 
 func (counted) Validate() error                                 { return nil }
+func (c counted) Exclusive() (key, what string)                 { return "", "" }
 func (c counted) New(resources.Env) (resources.Resource, error) { return c, nil }
 func (counted) Start(context.Context) error                     { return nil }
 func (counted) Stop(context.Context) error                      { return nil }

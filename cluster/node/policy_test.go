@@ -36,6 +36,7 @@ type script struct {
 }
 
 func (s *script) Validate() error                               { return nil }
+func (s *script) Exclusive() (key, what string)                 { return "", "" }
 func (s *script) New(resources.Env) (resources.Resource, error) { return s, nil }
 
 func (s *script) enter(call string) (leave func()) {

@@ -94,6 +94,19 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Exclusive implements resources.Options: one host answers for an address. A link-local one is another one on each link.
+func (o *Options) Exclusive() (key, what string) {
+	p, err := netip.ParsePrefix(o.Address)
+	if err != nil {
+		return "address", ""
+	}
+	ip := p.Addr()
+	if ip.IsLinkLocalUnicast() {
+		ip = ip.WithZone(o.Interface)
+	}
+	return "address", ip.String()
+}
+
 // wrongAddress says what is wrong with the key address, and what to write.
 func wrongAddress(s string) (msg, cure string) {
 	if s == "" {

@@ -28,6 +28,7 @@ type Options struct {
 	WorkingDirectory string            `toml:"working_directory" doc:"directory in which the commands run; default /"`
 	Environment      map[string]string `toml:"environment" doc:"environment variables, beside PATH, LANG and TZ of hamgr's, HOME, and hamgr's own"`
 	EnvironmentFiles map[string]string `toml:"environment_files" doc:"environment variables whose values are secret: the absolute path of a file that holds the value, read whenever a command is started; a newline at its end does not count"`
+	Shared           bool              `toml:"shared" doc:"another group may run the very same commands, with the same environment, at the same time; otherwise that is refused, because what they work on is not known; default false"`
 	LogFile          string            `toml:"log_file" doc:"file to which output is appended; default: the journal where systemd runs, else it is discarded"`
 
 	ReadyAfter time.Duration `toml:"ready_after" doc:"with run: how long the process must have lived before its start counts as done; default 0s"`
@@ -72,6 +73,18 @@ func (o *Options) Validate() error {
 		p.add("kill_after", "", "%s is negative", o.KillAfter)
 	}
 	return errors.Join(p...)
+}
+
+// Exclusive implements resources.Options: the same program, told the same, works on the same thing.
+func (o *Options) Exclusive() (key, what string) {
+	if o.Shared {
+		return "", ""
+	}
+	key = "run"
+	if len(o.Start) > 0 {
+		key = "start"
+	}
+	return key, fmt.Sprintf("%q in %q with %q and %q", slices.Concat(o.Run, o.Start), o.WorkingDirectory, o.Environment, o.EnvironmentFiles)
 }
 
 // checkForm: one program that runs, or commands that start and stop.

@@ -49,6 +49,9 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Exclusive implements resources.Options.
+func (o *Options) Exclusive() (key, what string) { return "disk", o.Disk }
+
 // New implements resources.Options. The resource belongs to the present life of the host.
 func (o *Options) New(env resources.Env) (resources.Resource, error) {
 	o.world.mu.Lock()

@@ -114,6 +114,19 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Exclusive implements resources.Options: a disk, which has one file system. What an NFS server exports, a directory that
+// is bound and what lives in memory may be mounted anywhere.
+func (o *Options) Exclusive() (key, what string) {
+	name, value, isTag := strings.Cut(o.Device, "=")
+	switch {
+	case filepath.IsAbs(o.Device) && o.Fstype != "none":
+		return "device", filepath.Clean(o.Device)
+	case isTag:
+		return "device", name + "=" + strings.Trim(value, `"`)
+	}
+	return "", ""
+}
+
 // New implements resources.Options.
 func (o *Options) New(env resources.Env) (resources.Resource, error) {
 	flags, data, err := parseOptions(o.Options)

@@ -68,6 +68,9 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Exclusive implements resources.Options.
+func (o *Options) Exclusive() (key, what string) { return "volume_group", o.VolumeGroup }
+
 // New implements resources.Options.
 func (o *Options) New(env resources.Env) (resources.Resource, error) {
 	return &volumeGroup{opts: *o, env: env, sys: "/sys/class/block", dev: "/dev", path: programPath, release: releaseTime}, nil

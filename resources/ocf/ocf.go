@@ -46,6 +46,7 @@ type Options struct {
 	ParamFiles map[string]string `toml:"param_files" doc:"parameters whose values are secret: the absolute path of a file that holds the value, read at every action; a newline at its end does not count"`
 	Depth      int               `toml:"depth" doc:"how thorough the monitor of a started resource is (OCF_CHECK_LEVEL): 0, or what the agent offers, often 10 or 20; default 0"`
 	Unpromoted bool              `toml:"unpromoted" doc:"run an agent that knows promoted roles without ever promoting it; otherwise such an agent is refused; default false"`
+	Shared     bool              `toml:"shared" doc:"another group may use the same agent with the same parameters at the same time; otherwise that is refused, because what it works on is not known; default false"`
 	Root       string            `toml:"ocf_root" doc:"directory of the OCF agents (OCF_ROOT); default /usr/lib/ocf"`
 }
 
@@ -94,6 +95,18 @@ func (o *Options) Validate() error {
 		wrong("ocf_root", "write the whole path, from /", "%q is no absolute path", o.Root)
 	}
 	return errors.Join(errs...)
+}
+
+// Exclusive implements resources.Options: the same agent, told the same, works on the same thing.
+func (o *Options) Exclusive() (key, what string) {
+	if o.Shared {
+		return "", ""
+	}
+	name, err := parseName(o.Agent)
+	if err != nil {
+		return "agent", ""
+	}
+	return "agent", fmt.Sprintf("%v with %q and %q", name, o.Params, o.ParamFiles)
 }
 
 // checkParam looks at what can be told without the agent. The value is not repeated: it may be secret.

@@ -76,7 +76,7 @@ func describedKeys(s *suite) {
 	}
 }
 
-// zeroOptions: whatever is missing is told by key.
+// zeroOptions: whatever is missing is told by key, and what is exclusive is a key's.
 func zeroOptions(s *suite) {
 	defaults := s.kind.Options()
 	zero := reflect.New(reflect.TypeOf(defaults).Elem()).Interface().(resources.Options)
@@ -84,9 +84,12 @@ func zeroOptions(s *suite) {
 		func() {
 			defer func() {
 				if r := recover(); r != nil {
-					s.Errorf("%s: Validate panicked: %v", what, r)
+					s.Errorf("%s: panicked: %v", what, r)
 				}
 			}()
+			if key, thing := o.Exclusive(); thing != "" && !slices.Contains(s.keys(), key) {
+				s.Errorf("%s: only one group may have %q, by the key %q, which is not there", what, thing, key)
+			}
 			for _, err := range leaves(o.Validate()) {
 				var k *resources.KeyError
 				if !errors.As(err, &k) {
@@ -155,5 +158,9 @@ func example(s *suite) {
 	}
 	if err := options.Validate(); err != nil {
 		s.Errorf("the example is not valid: %v", err)
+	}
+	key, thing := options.Exclusive()
+	if again, same := options.Exclusive(); again != key || same != thing || thing != "" && !slices.Contains(s.keys(), key) {
+		s.Errorf("only one group may have %q (%q), or %q (%q)", thing, key, same, again)
 	}
 }

@@ -37,6 +37,8 @@ type (
 		options
 		at *time.Duration
 	}
+	noThing   struct{ options }
+	newThings struct{ options }
 )
 
 func (*wrongKey) Validate() error {
@@ -49,6 +51,9 @@ func (o *panicking) Validate() error {
 	}
 	return nil
 }
+
+func (o *noThing) Exclusive() (key, what string)   { return "pfad", o.Path }
+func (o *newThings) Exclusive() (key, what string) { return "path", time.Now().String() }
 
 // TestKindMutants: each badly made kind is found out by the check that is there for it.
 func TestKindMutants(t *testing.T) {
@@ -74,6 +79,8 @@ func TestKindMutants(t *testing.T) {
 		"an error of no key":      {with(func() resources.Options { return &wrongKey{} }), "options without a value"},
 		"an error without key":    {with(func() resources.Options { return &noKeyOf{} }), "options without a value"},
 		"panics without a value":  {with(func() resources.Options { return &panicking{at: new(time.Duration)} }), "options without a value"},
+		"exclusive by no key":     {with(func() resources.Options { return &noThing{} }), "example"},
+		"exclusive at random":     {with(func() resources.Options { return &newThings{} }), "example"},
 		"no example":              {func(k *resources.Kind) { k.Example = "" }, "example"},
 		"example is no TOML":      {saying(`"one"`, "one"), "example"},
 		"example with a typo":     {saying("wait", "wiat"), "example"},

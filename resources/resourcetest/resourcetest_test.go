@@ -145,6 +145,8 @@ func (o *options) Validate() error {
 	return nil
 }
 
+func (o *options) Exclusive() (key, what string) { return "path", o.Path }
+
 func (o *options) New(resources.Env) (resources.Resource, error) {
 	return nil, errors.New("not in this test")
 }

@@ -57,6 +57,10 @@ func (o *Options) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Exclusive implements resources.Options: a group that stops the unit would stop it for the other one, and what the unit
+// works on is not known.
+func (o *Options) Exclusive() (key, what string) { return "unit", o.Unit }
+
 // The rules of unit names: systemd.unit(5), "String escaping for inclusion in unit names" and before.
 const (
 	maxUnit   = 255
