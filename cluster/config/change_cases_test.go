@@ -70,11 +70,11 @@ var changeCases = []changeCase{
 	{name: "key file", change: to("cluster.key", "new.key")},
 	{name: "detection time", change: to("[cluster]", "[cluster]\ndetection_time = \"1s\"")},
 	{name: "detection time unmeasured", change: to("[cluster]", "[cluster]\ndetection_time = \"1s\""), facts: func(f *Facts) {
-		node(f, func(n *NodeFacts) { n.LongestGap, n.CommitP99 = 0, 0 }, "gamma")
+		node(f, func(n *NodeFacts) { n.LongestGap, n.WriteP99 = 0, 0 }, "gamma")
 	}},
 	{name: "refused detection time below pauses", change: to("[cluster]", "[cluster]\ndetection_time = \"1s\""), facts: func(f *Facts) {
 		node(f, func(n *NodeFacts) { n.LongestGap = 340 * time.Millisecond }, "beta")
-		node(f, func(n *NodeFacts) { n.CommitP99 = 800 * time.Millisecond }, "gamma")
+		node(f, func(n *NodeFacts) { n.WriteP99 = 800 * time.Millisecond }, "gamma")
 	}},
 	{name: "longer detection time in spite of pauses", change: to("[cluster]", "[cluster]\ndetection_time = \"4s\""), facts: func(f *Facts) {
 		node(f, func(n *NodeFacts) { n.LongestGap = 2 * time.Second }, "beta")

@@ -22,7 +22,7 @@ func baseText(t testing.TB) string {
 
 // baseFacts are those of a cluster in good health: db and log run on alpha, web on beta, batch nowhere.
 func baseFacts() *Facts {
-	node := NodeFacts{Answers: true, Up: true, LongestGap: 200 * time.Millisecond, CommitP99: 20 * time.Millisecond}
+	node := NodeFacts{Answers: true, Up: true, LongestGap: 200 * time.Millisecond, WriteP99: 20 * time.Millisecond}
 	return &Facts{
 		Nodes: map[string]NodeFacts{"alpha": node, "beta": node, "gamma": node},
 		Groups: map[string]GroupFacts{

@@ -32,9 +32,9 @@ type NodeFacts struct {
 	// Reached are those of its addresses over which there is contact now; nil if that is not known, as of the
 	// coordinator itself.
 	Reached []string
-	// LongestGap is the longest pause between two signs of life of late, and CommitP99 what 99 of 100 writes to its log
-	// stayed below; 0 if not measured.
-	LongestGap, CommitP99 time.Duration
+	// LongestGap is the longest that its daemon stood still since it was started, and WriteP99 what 99 of 100 of its
+	// last writes to its log took at most; 0 if not measured.
+	LongestGap, WriteP99 time.Duration
 	// Rejects is why it cannot run with the new configuration, which it was asked to try: a file that is missing there.
 	Rejects string
 }

@@ -184,9 +184,9 @@ func (j *judge) pace() {
 	var unmeasured []string
 	for _, p := range j.staying() {
 		f := j.facts.Nodes[p.name]
-		pause, what := f.LongestGap, "nothing was heard of it for %s of late"
-		if f.CommitP99 > pause {
-			pause, what = f.CommitP99, "one of 100 writes to its log took %s or more"
+		pause, what := f.LongestGap, "it stood still for %s"
+		if f.WriteP99 > pause {
+			pause, what = f.WriteP99, "one of 100 writes to its log took %s or more"
 		}
 		switch {
 		case pause == 0:

@@ -102,6 +102,9 @@ type Config struct {
 	// any time. After any other error the call has returned, and the process may live on:
 	// to stop its groups in order, and to say why. It is called for ErrRolledBack, too.
 	Fatal func(error)
+	// Wrote is told how long each write of entries took until it was on the disk, in the order of the writes. nil: nobody
+	// wants to know.
+	Wrote func(took time.Duration)
 	// Dismissed is called once, in a goroutine of its own, when this node learns that it was
 	// dismissed while it runs. The log has ended by then. The caller stops it and may start it
 	// again: Start sets the old data aside, and the node returns as a newcomer.
@@ -225,6 +228,7 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.guard = newGuard(max(l.timing.StoreDeadline, stores.patience), l.fail)
+	l.guard.wrote = cfg.Wrote
 	if err := beside(ctx, l.begin, func() { _ = l.Stop(context.Background()) }); err != nil {
 		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
 	}

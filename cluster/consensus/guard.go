@@ -31,7 +31,8 @@ var (
 // may land later, behind raft's back, for as long as the process lives, and longer.
 type guard struct {
 	limit  time.Duration
-	report func(error) // called once
+	report func(error)              // called once
+	wrote  func(took time.Duration) // is told of each write of entries; may be nil
 
 	running atomic.Bool // raft runs: its goroutines may be ended, see giveUp
 	mu      sync.Mutex
@@ -220,6 +221,10 @@ func (s guardedLog) StoreLogs(entries []*raft.Log) error {
 			return fmt.Errorf("entry %d is only the edge of a snapshot", c.Index)
 		}
 		own[i] = &c
+	}
+	if s.guard.wrote != nil {
+		began := time.Now()
+		defer func() { s.guard.wrote(time.Since(began)) }()
 	}
 	return s.guard.do("store entries", func() error { return s.store.StoreLogs(own) })
 }

@@ -32,6 +32,7 @@ type tryRequest struct {
 type tried struct {
 	Rejects    string        `json:"rejects,omitempty"`
 	LongestGap time.Duration `json:"longest_gap_ns,omitempty"`
+	WriteP99   time.Duration `json:"write_p99_ns,omitempty"`
 	Text       string        `json:"text,omitempty"` // digest of the text that it runs with
 	// Started are the resources that were started here, or are about to be, by group, as they were configured then.
 	Started map[string][]startedResource `json:"started,omitempty"`
@@ -204,7 +205,7 @@ func (b backend) facts(ctx context.Context, s *state.State, wanted *config.Confi
 		trial, answers := trials[name]
 		f.Nodes[name] = config.NodeFacts{
 			Answers: answers, Up: n.Up, Left: n.Left, Unclean: n.Unclean, Op: n.Op, Standby: n.Standby,
-			Reached: b.n.reached(name), LongestGap: trial.LongestGap, Rejects: trial.Rejects,
+			Reached: b.n.reached(name), LongestGap: trial.LongestGap, WriteP99: trial.WriteP99, Rejects: trial.Rejects,
 		}
 	}
 	for _, name := range s.GroupNames() {
@@ -294,7 +295,7 @@ func (b backend) tryEverywhere(ctx context.Context, wanted *config.Config, text 
 
 // try says whether this node could run with a configuration.
 func (n *Node) try(text string) tried {
-	t := tried{LongestGap: n.trust.longestGap(), Text: n.text}
+	t := tried{LongestGap: n.Pace.longestGap(), WriteP99: n.Pace.writeP99(), Text: n.text}
 	t.Started, t.Unknown = n.startedHere()
 	if text == "" {
 		return t

@@ -46,7 +46,7 @@ func crowd(tb testing.TB, groups int, every time.Duration, probes *atomic.Int64)
 	n.replica.current.Store(&s)
 	n.Kinds.Resources = resources.NewRegistry(resources.Kind{Name: "counted", Options: func() resources.Options { return counted{probes} }})
 	n.Config.Cluster.DetectionTime = time.Hour // it hears no coordinator
-	n.trust = newTrust(time.Hour, n.uptime, n.Log)
+	n.trust = newTrust(time.Hour, n.uptime, &Pace{}, n.Log)
 	era, _ := n.trust.question()
 	n.trust.answered(era)
 	n.peers, n.groups, n.ready, n.probes = newPeers(n), newGroups(n), newReadiness(n), newProbes(n)

@@ -30,6 +30,7 @@ func aloneNode(tb testing.TB) *Node {
 	c := &config.Config{Nodes: []config.Node{{Name: "alpha", Role: config.Member}, {Name: "beta", Role: config.Member}}}
 	c.Cluster.Name, c.Cluster.DetectionTime = "web", time.Second
 	n := &Node{Setup: Setup{
+		Pace:   &Pace{},
 		Config: c, Self: "alpha", Boot: "a1", RunDir: tb.TempDir(), Log: slog.New(slog.DiscardHandler),
 		Kinds: config.Kinds{Resources: resources.NewRegistry(fake.Kind(fake.NewWorld(), "alpha"))},
 	}}
@@ -45,7 +46,7 @@ func aloneNode(tb testing.TB) *Node {
 	})
 	n.link, n.groups, n.ready, n.probes = &link.Link{}, newGroups(n), newReadiness(n), newProbes(n)
 	n.keys = newKeys("", n.Keys, nil, n.Log)
-	n.configs, n.trust, n.isolation = newConfigs(), newTrust(time.Second, n.uptime, n.Log), &isolation{n: n}
+	n.configs, n.trust, n.isolation = newConfigs(), newTrust(time.Second, n.uptime, n.Pace, n.Log), &isolation{n: n}
 	return n
 }
 

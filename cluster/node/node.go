@@ -51,6 +51,9 @@ type Setup struct {
 	// Again is called once when the daemon has to begin anew, with what is in Next: see Restart.
 	Again func(Next)
 
+	// Pace is what the daemon measured before it began anew; nil: nothing.
+	Pace *Pace
+
 	// For tests; all may be nil.
 	Speaks  int // the newest version of the log's format that this daemon knows; 0: state.Version
 	Network link.Network
@@ -107,7 +110,7 @@ func Start(ctx context.Context, s Setup) (*Node, error) {
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	n := &Node{Setup: s, session: rand.Text(), text: textDigest(s.Text), digest: seed(s.Config).Digest, fencing: fencingDigest(s.Config), ctx: run, cancel: cancel, assembled: make(chan struct{})}
-	n.Speaks = cmp.Or(n.Speaks, state.Version)
+	n.Speaks, n.Pace = cmp.Or(n.Speaks, state.Version), cmp.Or(n.Pace, &Pace{})
 	if err := n.start(ctx, run); err != nil {
 		return nil, errors.Join(err, n.Stop(context.WithoutCancel(ctx)))
 	}
@@ -146,6 +149,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 		Link: n.link, FSM: n.replica, DetectionTime: d, Stores: n.Stores,
 		Fatal: n.broken, Log: n.Log,
 		Had:       n.seen(),
+		Wrote:     n.Pace.write,
 		Parked:    n.parked,
 		Dismissed: func(reason string) { n.again(Next{Reason: reason}) },
 		Scratch:   func() consensus.FSM { return newReplica(n.Speaks, nil, func(error) {}) },
@@ -153,7 +157,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 	if err != nil {
 		return errors.Join(n.replica.refused(), err)
 	}
-	n.trust = newTrust(d, n.uptime, n.Log) // what came before is no silence of others
+	n.trust = newTrust(d, n.uptime, n.Pace, n.Log) // what came before is no silence of others
 	n.touch = &touch{n: n}
 	n.coord = coordinator.New(n.coordinatorConfig())
 	close(n.assembled)

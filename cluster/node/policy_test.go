@@ -161,7 +161,7 @@ func newStage(t *testing.T, onFail string, scripts ...*script) *stage {
 	n.Kinds.Resources = resources.NewRegistry(kinds...)
 	began := time.Now()
 	n.Uptime = func() time.Duration { return time.Since(began) }
-	n.trust = newTrust(time.Second, n.uptime, n.Log)
+	n.trust = newTrust(time.Second, n.uptime, &Pace{}, n.Log)
 	era, _ := n.trust.question()
 	n.trust.answered(era)
 	n.peers, n.groups, n.ready = newPeers(n), newGroups(n), newReadiness(n)

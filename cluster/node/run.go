@@ -126,6 +126,7 @@ func beginAnew(ctx context.Context, n *Node, setup Setup, next Next) (*Node, err
 		setup.Log.Warn("not all ended in order", "node", setup.Self, "err", err)
 	}
 	setup.Keys, _, _ = n.keys.now()
+	setup.Pace = n.Pace
 	old := setup
 	if next.Config != nil {
 		if setup.KeyFile == setup.Config.Cluster.KeyFile {

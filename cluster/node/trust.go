@@ -16,6 +16,7 @@ import (
 type trust struct {
 	detection time.Duration
 	uptime    func() time.Duration
+	pace      *Pace
 	log       *slog.Logger
 
 	mu      sync.Mutex
@@ -26,12 +27,11 @@ type trust struct {
 	heard   time.Time     // when the coordinator was last heard
 	watched bool          // somebody looks often enough, so that a gap is one
 	seen    time.Duration // when this process was last seen to run, since the kernel's start
-	longest time.Duration // the longest that it stood still so far
 }
 
-func newTrust(detection time.Duration, uptime func() time.Duration, log *slog.Logger) *trust {
+func newTrust(detection time.Duration, uptime func() time.Duration, pace *Pace, log *slog.Logger) *trust {
 	now := time.Now()
-	return &trust{detection: detection, uptime: uptime, log: log, awake: now, heard: now, ready: make(chan struct{})}
+	return &trust{detection: detection, uptime: uptime, pace: pace, log: log, awake: now, heard: now, ready: make(chan struct{})}
 }
 
 // watch looks often enough that this process is never unseen for long, until ctx ends.
@@ -58,7 +58,7 @@ func (t *trust) look(do func()) {
 		now := t.uptime()
 		gap := now - t.seen
 		t.seen = now
-		t.longest = max(t.longest, gap-t.detection/4)
+		t.pace.stood(gap - t.detection/4)
 		// Packets that came meanwhile wait in the sockets: up to half a detection time no
 		// contact can look older than the rest of it.
 		if gap > t.detection/2 {
@@ -66,12 +66,6 @@ func (t *trust) look(do func()) {
 		}
 	}
 	do()
-}
-
-// longestGap is the longest that this process stood still so far.
-func (t *trust) longestGap() (gap time.Duration) {
-	t.look(func() { gap = t.longest })
-	return gap
 }
 
 // lose is called with mu held.

@@ -17,7 +17,7 @@ func sinceNow() func() time.Duration {
 func TestTrust(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := 3 * time.Second
-		tr := newTrust(d, sinceNow(), slog.New(slog.DiscardHandler))
+		tr := newTrust(d, sinceNow(), new(Pace), slog.New(slog.DiscardHandler))
 		if tr.now() {
 			t.Fatal("trusted before it asked")
 		}
@@ -57,7 +57,7 @@ func TestTrust(t *testing.T) {
 func TestTrustKeepsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		tr := newTrust(time.Second, sinceNow(), slog.New(slog.DiscardHandler))
+		tr := newTrust(time.Second, sinceNow(), new(Pace), slog.New(slog.DiscardHandler))
 		done := make(chan struct{})
 		go func() { tr.watch(ctx); close(done) }()
 		era, _ := tr.question()
@@ -78,8 +78,9 @@ func TestPauseIsNoticedByWhoAsks(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		d := time.Second
 		kernel := sinceNow()
+		pace := &Pace{}
 		var suspended time.Duration // in which the usual clock stands still
-		tr := newTrust(d, func() time.Duration { return kernel() + suspended }, slog.New(slog.DiscardHandler))
+		tr := newTrust(d, func() time.Duration { return kernel() + suspended }, pace, slog.New(slog.DiscardHandler))
 		done := make(chan struct{})
 		go func() { tr.watch(ctx); close(done) }()
 		time.Sleep(d / 3)
@@ -99,7 +100,7 @@ func TestPauseIsNoticedByWhoAsks(t *testing.T) {
 		if s := tr.silence(); s != 0 {
 			t.Errorf("its own pause is the coordinator's silence, of %s", s)
 		}
-		if g := tr.longestGap(); g < time.Minute-d || g > time.Minute+d {
+		if g := pace.longestGap(); g < time.Minute-d || g > time.Minute+d {
 			t.Errorf("the longest pause was %s", g)
 		}
 		cancel()

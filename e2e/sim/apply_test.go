@@ -224,6 +224,27 @@ func TestRemovedWhileAway(t *testing.T) {
 	})
 }
 
+// TestDetectionTimeIsHeldAgainstTheDisks: no detection time is accepted by which a disk, as it is, would end its node.
+func TestDetectionTimeIsHeldAgainstTheDisks(t *testing.T) {
+	s := threeNodes()
+	s.detection = 3 * time.Second
+	run(t, Options{Site: s}, func(t *testing.T, c *Cluster) {
+		c.SlowDisk("gamma", 400*time.Millisecond)
+		time.Sleep(time.Minute)
+		s := s.clone()
+		s.groups[0].rules["weight"] = "2" // something for gamma to write
+		c.mustApply(s)
+		s = s.clone()
+		s.detection = time.Second
+		why, known := refused(c.apply(c.Coordinator(), s))
+		if c.SlowDisk("gamma", 10*time.Millisecond); !known || !strings.Contains(why, "one of 100 writes to its log took") {
+			t.Errorf("refused %v: %q", known, why)
+		}
+		s.detection = 2 * time.Second
+		c.mustApply(s)
+	})
+}
+
 // TestAwayFromAChange: a node that was away while the configuration changed takes it over when it returns, also with addresses of which
 // only one is left; so does one whose daemon alone was away.
 func TestAwayFromAChange(t *testing.T) {

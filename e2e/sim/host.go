@@ -247,6 +247,7 @@ func (h *Host) beginAnew(p *process, boot int, next node.Next) (*process, error)
 		return nil, nil
 	}
 	s := p.setup
+	s.Pace = p.Pace
 	if next.Config != nil {
 		s.Config, s.Text = next.Config, next.Text
 	}
