@@ -15,6 +15,9 @@ type Facts struct {
 	// Voters are those that the replicated log counts now. A configured node that has not caught up yet is
 	// none, nor one that was put out. Empty: those of the configuration so far.
 	Voters []string
+	// Silent are those of them that do not answer as voters, whether or not their nodes answer: one that was never seen,
+	// or that comes back with an empty disk, votes once the log has taken it in again.
+	Silent []string
 	// Maintenance says that the whole cluster is left alone.
 	Maintenance bool
 	// Minute is the time of day at the coordinator, in minutes since midnight, for parts of the day in failback.

@@ -34,40 +34,49 @@ func (j *judge) removedNodes() {
 	}
 }
 
-// quorum refuses a change of voters on whose way a majority is missing. Voters change one at a time, each by a majority
-// of what they are after that step; in which order is not for the operator to know, so that the worst one counts: those
-// that answer go first, and those that do not still count.
+// quorum refuses a change of voters on whose way a majority is missing. Who stays no longer listens to those who go as soon
+// as it runs with the new configuration, and strikes them off the log then: until that is done they count, and
+// those who stay must be a majority without them.
 func (j *judge) quorum() {
 	now := j.voters()
-	var stay, answering, answerAndStay, gone []string
+	var stay, answering, sure []string
 	for _, v := range now {
 		_, stays := j.new.Node(v)
-		answers := j.facts.Nodes[v].Answers
+		answers := j.votes(v)
 		if stays {
 			stay = append(stay, v)
 		}
 		if answers {
 			answering = append(answering, v)
 		}
-		switch {
-		case answers && stays:
-			answerAndStay = append(answerAndStay, v)
-		case answers:
-			gone = append(gone, v)
+		if answers && stays {
+			sure = append(sure, v)
 		}
 	}
-	key := keyOf(OfCluster, "", "")
-	figures := fmt.Sprintf("of %s now %s; of the %d of them that stay %s", voters(len(now)), answer(answering), len(stay), answer(answerAndStay))
-	most := len(now) - len(gone) // voters when all that answer and go are gone
-	switch {
-	case len(answering) < majority(len(now)):
-		j.refuse(key, fmt.Sprintf("%s; %d are needed to change anything", figures, majority(len(now))), "bring back the voters that are missing")
-	case len(stay) == len(now):
-	case len(answerAndStay) < majority(len(stay)):
-		j.refuse(key, fmt.Sprintf("%s, and %d are needed", figures, majority(len(stay))), "bring back a voter that is missing, or let another one stay")
-	case len(answerAndStay) < majority(most):
-		j.refuse(key, fmt.Sprintf("%s; voters go one at a time, and while the others still count, %d of %d are needed", figures, majority(most), most), "remove those that do not answer first, by a change of their own")
+	key, need := keyOf(OfCluster, "", ""), majority(len(now))
+	figures := fmt.Sprintf("of %s now %s", voters(len(now)), answer(answering))
+	if len(answering) < need {
+		j.refuse(key, fmt.Sprintf("%s; %d are needed to change anything", figures, need), "bring back the voters that are missing")
+		return
 	}
+	if len(stay) == len(now) || len(sure) >= need {
+		return
+	}
+	msg := fmt.Sprintf("%s; of the %d of them that stay %s, and %d are needed until the others are struck off", figures, len(stay), answer(sure), need)
+	if len(sure) < len(stay) {
+		j.refuse(key, msg, "bring back a voter that is missing, or let another one stay")
+		return
+	}
+	cure := "remove fewer at once, first those that do not answer"
+	if len(now) == 2 {
+		cure = "with two_node = true stop hamgr there first (systemctl stop hamgr), so that it takes its leave and has no vote any more"
+	}
+	j.refuse(key, msg, cure)
+}
+
+// votes reports whether a voter's vote can be counted on now.
+func (j *judge) votes(v string) bool {
+	return j.facts.Nodes[v].Answers && !slices.Contains(j.facts.Silent, v)
 }
 
 // majority is how many of n voters are needed.
@@ -139,18 +148,19 @@ func (j *judge) addresses() {
 func (j *judge) moved(moved []string) {
 	sure := 0
 	for _, v := range j.voters() {
-		if _, stays := j.new.Node(v); stays && j.facts.Nodes[v].Answers && !slices.Contains(moved, v) {
+		if _, stays := j.new.Node(v); stays && j.votes(v) && !slices.Contains(moved, v) {
 			sure++
 		}
 	}
-	need := majority(len(j.new.Nodes))
+	all := max(len(j.new.Nodes), len(j.voters())) // who goes counts until it is struck off
+	need := majority(all)
 	for _, name := range moved {
 		key := keyOf(OfNode, name, "addresses")
 		switch {
 		case len(moved) > 1:
 			j.refuse(key, fmt.Sprintf("%s change all of their addresses at once", strings.Join(moved, ", ")), "do it node by node")
 		case sure < need:
-			j.refuse(key, fmt.Sprintf("all of its addresses change, and should the host not have the new ones, %d of %s are left, where %d are needed", sure, voters(len(j.new.Nodes)), need), "add the new ones beside an old one first, and remove that later")
+			j.refuse(key, fmt.Sprintf("all of its addresses change, and should the host not have the new ones, %d of %s are left, where %d are needed", sure, voters(all), need), "add the new ones beside an old one first, and remove that later")
 		}
 	}
 }

@@ -28,6 +28,7 @@ type Voter struct {
 	ID     string
 	Votes  bool
 	Absent bool
+	Heard  bool   // it is this node, or this node coordinates and has its answers under this identity
 	Remark string // what is going on with it, in words; empty when all is well or this node does not know
 }
 
@@ -67,7 +68,7 @@ func (l *Log) Status() Status {
 	servers := l.raft.GetConfiguration().Configuration()
 	for _, server := range servers.Servers {
 		id := parseIdentity(string(server.ID))
-		v := Voter{Node: id.Node, ID: id.ID, Votes: server.Suffrage == raft.Voter, Absent: id.ID == absent, Remark: s.Outside[id.Node]}
+		v := Voter{Node: id.Node, ID: id.ID, Votes: server.Suffrage == raft.Voter, Absent: id.ID == absent, Heard: l.hears(server), Remark: s.Outside[id.Node]}
 		if v.Remark == "" {
 			v.Remark = l.remark(v)
 		}
@@ -86,7 +87,7 @@ func (l *Log) remark(v Voter) string {
 		return "was not seen since the cluster formed"
 	case !slices.Contains(l.cfg.Voters, v.Node):
 		return "is not configured any more; the coordinator removes it as soon as the others can do without it"
-	case coordinates && v.Node != l.cfg.Self && !l.transport.answers(raft.ServerAddress(identity{v.Node, v.ID}.String())):
+	case coordinates && !v.Heard:
 		return "does not answer"
 	case !v.Votes && slices.Contains(l.parked(), v.Node):
 		return "took its leave; votes again when it is back"

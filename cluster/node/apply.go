@@ -195,8 +195,11 @@ func (b backend) facts(ctx context.Context, s *state.State, wanted *config.Confi
 		Maintenance: s.Maintenance, Minute: now.Hour()*60 + now.Minute(),
 	}
 	for _, v := range b.n.replicated.Status().Voters {
-		if v.Votes && !v.Absent {
+		if v.Votes {
 			f.Voters = append(f.Voters, v.Node)
+		}
+		if v.Votes && !v.Heard {
+			f.Silent = append(f.Silent, v.Node)
 		}
 	}
 	trials := b.tryEverywhere(ctx, wanted, text)

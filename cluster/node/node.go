@@ -165,6 +165,7 @@ func (n *Node) start(ctx, run context.Context) (err error) {
 
 	n.spawn(func() { n.trust.watch(run) })
 	n.spawn(func() { n.noteSeen(run) })
+	n.spawn(func() { watchClock(run, n.uptime, time.Now, n.Log.With("node", n.Self)) })
 	n.spawn(func() { n.touch.watch(run) })
 	n.spawn(func() { n.coord.Run(run) })
 	n.spawn(func() { n.listen(run) })

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -168,6 +169,105 @@ func TestNodesComeAndGo(t *testing.T) {
 		}
 		quiet(t, c)
 	})
+}
+
+// TestFewerVoters: several voters go by one change, the coordinator among them or not. What is accepted leaves a whole cluster at once.
+// Where those that stay would be no majority until the others are struck off, it is refused.
+func TestFewerVoters(t *testing.T) {
+	names := []string{"alpha", "beta", "gamma", "delta", "epsilon"}
+	for _, way := range []struct {
+		of, leaving int
+		ok          bool
+	}{{2, 1, false}, {3, 1, true}, {4, 1, true}, {4, 2, false}, {5, 2, true}, {5, 3, false}} {
+		for _, first := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%d of %d, coordinator %v", way.leaving, way.of, first), func(t *testing.T) {
+				s := &site{detection: time.Second, cluster: quietPolicy}
+				for i, n := range names[:way.of] {
+					s.nodes = append(s.nodes, siteNode{name: n, number: i + 1, links: []int{0, 1}, devices: 1})
+				}
+				run(t, Options{Site: s}, func(t *testing.T, c *Cluster) {
+					time.Sleep(time.Minute)
+					others := slices.DeleteFunc(s.names(), func(n string) bool { return n == c.Coordinator() })
+					leaving := others[:way.leaving]
+					if first {
+						leaving = append(others[:way.leaving-1:way.leaving-1], c.Coordinator())
+					}
+					fewer := s.clone()
+					fewer.nodes = slices.DeleteFunc(fewer.nodes, func(n siteNode) bool { return slices.Contains(leaving, n.name) })
+					if !way.ok {
+						c.mustRefuse(fewer, "are needed until the others are struck off")
+						return
+					}
+					c.mustApply(fewer)
+					c.whole(10*time.Second, c.Nodes...)
+					c.WaitFor(10*time.Second, "nobody else votes", func() bool { return c.votes(c.Nodes...) })
+				})
+			})
+		}
+	}
+}
+
+// TestFromTwoToOne: with two_node the one that goes takes its leave first, and has no vote any more.
+func TestFromTwoToOne(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		s := &site{detection: time.Second, cluster: quietPolicy + "two_node = true\n"}
+		for i, n := range []string{"alpha", "beta"} {
+			s.nodes = append(s.nodes, siteNode{name: n, number: i + 1, links: []int{0, 1}, devices: 1})
+		}
+		run(t, Options{Site: s}, func(t *testing.T, c *Cluster) {
+			time.Sleep(time.Minute)
+			stays := c.Coordinator()
+			if first {
+				stays = other(c, stays, stays)
+			}
+			goes := other(c, stays, stays)
+			one := s.clone()
+			one.cluster = quietPolicy
+			one.nodes = slices.DeleteFunc(one.nodes, func(n siteNode) bool { return n.name == goes })
+			c.mustRefuse(one, "are needed until the others are struck off")
+			c.StopDaemon(goes)
+			c.WaitFor(10*time.Second, stays+" votes alone", func() bool { return c.votes(stays) })
+			c.mustApply(one)
+			c.whole(10*time.Second, stays)
+		})
+	}
+}
+
+// TestNewcomerHasNoVoteYet: gamma comes with an empty disk. At once an operator tries to remove another node, until it is accepted: when
+// gamma's vote can be counted on, and not when only its daemon answers.
+func TestNewcomerHasNoVoteYet(t *testing.T) {
+	for _, leaving := range []string{"alpha", "beta"} {
+		s := threeNodes()
+		s.groups = nil
+		run(t, Options{Site: s, BootTime: time.Second}, func(t *testing.T, c *Cluster) {
+			time.Sleep(time.Minute)
+			c.CutPower("gamma")
+			c.WipeDisk("gamma")
+			time.Sleep(5 * time.Second)
+			c.Boot("gamma")
+			fewer := s.clone()
+			fewer.nodes = slices.DeleteFunc(fewer.nodes, func(n siteNode) bool { return n.name == leaving })
+			refusals := 0
+			c.WaitFor(time.Minute, "it is accepted", func() bool {
+				res, _ := c.apply(c.Coordinator(), fewer)
+				if !res.Applied {
+					refusals++
+				}
+				return res.Applied
+			})
+			if refusals == 0 {
+				t.Error("accepted at once, while gamma boots")
+			}
+			c.adopt(fewer)
+			c.whole(10*time.Second, c.Nodes...)
+		})
+	}
+}
+
+// votes reports whether these are all whose votes count, as the coordinator sees it.
+func (c *Cluster) votes(names ...string) bool {
+	led := c.Coordinator()
+	return led != "" && slices.Equal(slices.Sorted(slices.Values(c.hosts[led].daemon().Voting())), slices.Sorted(slices.Values(names)))
 }
 
 // install gives a host an empty disk and the cluster's present file, and starts its daemon.
