@@ -20,6 +20,7 @@ type visitors struct {
 	inside int
 	spent  time.Duration // of visitBurst*visitEvery, at the time of the last visit
 	last   time.Time
+	told   time.Time // when one was last logged
 }
 
 // enter takes a place; leave gives it back.
@@ -38,6 +39,17 @@ func (v *visitors) enter(now time.Time) bool {
 	return true
 }
 
+// tell reports whether a visit is to be logged: one that is removed and runs on asks several times a second.
+func (v *visitors) tell(now time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if !v.told.IsZero() && now.Sub(v.told) < reportPause {
+		return false
+	}
+	v.told = now
+	return true
+}
+
 func (v *visitors) leave() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -51,6 +63,8 @@ func (l *Link) admitStranger(c *conn) bool {
 	}
 	c.left = sync.OnceFunc(l.visitors.leave)
 	time.AfterFunc(l.patience, c.abort)
-	l.log.Warn("a node that is not configured asks to join", "node", c.name, "address", c.raw.RemoteAddr().String())
+	if l.visitors.tell(time.Now()) {
+		l.log.Warn("a node that is not configured asks to join", "node", c.name, "address", c.raw.RemoteAddr().String())
+	}
 	return true
 }
