@@ -12,6 +12,7 @@ import (
 var wallClock = map[string]string{
 	"cluster/node/status.go":             "what is shown",
 	"cluster/node/keys.go":               "whether a file is another one than before",
+	"cluster/node/clock.go":              "that it stepped, for the log",
 	"cluster/node/apply.go":              "failback's part of the day, as the coordinator's plan has it",
 	"cluster/coordinator/watch.go":       "failback's part of the day: it moves what runs well, and decides nothing else",
 	"cluster/coordinator/coordinator.go": "Command.At, for display",
