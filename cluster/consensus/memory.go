@@ -25,6 +25,43 @@ func MemoryStores() *Stores {
 	}
 }
 
+// Copy makes stores of what is in these now, as a copy of a disk that is in use: what is written meanwhile may be in it or not.
+func (s *Stores) Copy() (*Stores, error) {
+	c, own := MemoryStores(), s.log.(memoryLog).InmemStore
+	first, err := own.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	last, err := own.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	for i := first; i <= last && i > 0; i++ {
+		var entry raft.Log
+		if err := own.GetLog(i, &entry); err != nil {
+			break // compacted meanwhile: what is missing is in the snapshot
+		}
+		if err := c.log.StoreLog(&entry); err != nil {
+			return nil, err
+		}
+	}
+	for _, key := range []string{keyCurrentTerm, keyVoteTerm} {
+		if v, err := own.GetUint64([]byte(key)); err == nil {
+			if err := c.log.SetUint64([]byte(key), v); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if v, err := own.Get([]byte(keyVoteCandidate)); err == nil {
+		if err := c.log.Set([]byte(keyVoteCandidate), v); err != nil {
+			return nil, err
+		}
+	}
+	s.snapshots.(*memorySnapshots).copyTo(c.snapshots.(*memorySnapshots))
+	s.records.(*memoryRecords).copyTo(c.records.(*memoryRecords))
+	return c, nil
+}
+
 // Hang makes every call of the log block until the returned function is called, as a disk
 // in trouble does. The blocked calls then go through.
 func (s *Stores) Hang() (release func()) {
@@ -159,6 +196,12 @@ func (m *memorySnapshots) Create(v raft.SnapshotVersion, index, term uint64, c r
 		m.meta, m.state = meta, bytes.Clone(state)
 		return nil
 	}}, nil
+}
+
+func (m *memorySnapshots) copyTo(c *memorySnapshots) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.number, c.meta, c.state = m.number, m.meta, m.state
 }
 
 func (m *memorySnapshots) List() ([]*raft.SnapshotMeta, error) {

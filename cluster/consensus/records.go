@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
@@ -135,6 +136,12 @@ func syncDir(dir string) error {
 type memoryRecords struct {
 	mu     sync.Mutex
 	values map[string][]byte
+}
+
+func (m *memoryRecords) copyTo(c *memoryRecords) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c.values = maps.Clone(m.values)
 }
 
 func (m *memoryRecords) load(name string) ([]byte, error) {

@@ -135,18 +135,25 @@ func (n *Node) settled() *state.State {
 }
 
 func (v *survivor) replayed() *state.State {
+	n := v.n
+	newest := n.replicated.LastIndex()
+	v.mu.Lock()
+	past, upTo := v.past, v.upTo
+	v.mu.Unlock()
+	if past != nil && upTo == newest {
+		return past
+	}
+	all := newReplica(n.Speaks, nil, func(error) {}) // not with mu held: the disk may hang, and the status asks for words
+	if err := n.replicated.Replay(all); err != nil || all.unknown.Load() {
+		n.Log.Error("what the log says is not known", "node", n.Self, "err", err)
+		return n.replica.State()
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	n := v.n
-	if newest := n.replicated.LastIndex(); v.past == nil || v.upTo != newest {
-		all := newReplica(n.Speaks, nil, func(error) {})
-		if err := n.replicated.Replay(all); err != nil || all.unknown.Load() {
-			n.Log.Error("what the log says is not known", "node", n.Self, "err", err)
-			return n.replica.State()
-		}
+	if v.past == nil || v.upTo <= newest {
 		v.past, v.upTo = all.State(), newest
 	}
-	return v.past
+	return all.State()
 }
 
 // bothVote reports whether this node's vote and the other one's are those that the log counts. One that has no vote, or not

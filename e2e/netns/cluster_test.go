@@ -35,6 +35,7 @@ type shape struct {
 	spare   bool                // there is one host more than the configuration has
 	prefer  map[string][]string // the groups, each with its preferred nodes; nil: one, that prefers n1, n2, ...
 	fencing func(node string) string
+	guest   string // the node that has a kernel of its own
 }
 
 // conf is what a test may change in a configuration.

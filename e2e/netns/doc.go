@@ -6,5 +6,6 @@
 // Whether two nodes ever wrote at once is read from a ledger that all nodes share; no node is asked.
 //
 // They need root. All of it runs in a PID and a mount namespace of its own: however it ends, the kernel removes what
-// is left. The wall clock is the one thing that a namespace does not have of its own: its steps are tested elsewhere.
+// is left. The wall clock is the one thing that a namespace does not have of its own: where it steps, a node has a kernel
+// of its own, on the same wires.
 package netns

@@ -26,6 +26,7 @@ type host struct {
 	id      string // of the namespace
 	log     *os.File
 	machine *redfishsim.ProcessPower
+	guest   *guest // nil: it shares this host's kernel
 
 	mu        sync.Mutex // one change of the power at a time
 	gone      bool       // for good
@@ -37,13 +38,18 @@ func (l *lab) newHost(name string, number byte) (_ *host, err error) {
 	if h.space, err = newSpace(); err != nil {
 		return nil, err
 	}
-	if h.id, err = h.space.id(); err == nil {
+	if h.id, err = h.space.id(); err == nil && name == l.shape.guest {
+		err = h.newGuest()
+	} else if err == nil {
 		err = l.wires.attach(h.space, name, number)
 	}
 	if err == nil {
 		h.log, err = os.OpenFile(l.file(name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	}
 	if err != nil {
+		if h.guest != nil {
+			h.guest.close()
+		}
 		h.space.close()
 		return nil, err
 	}
@@ -57,8 +63,15 @@ func (h *host) socket() string { return h.l.file(h.name + ".sock") }
 
 // daemon is what the machine starts. Its log goes straight to a file: through a pipe of ours it would wait for us.
 func (h *host) daemon(boot string) *exec.Cmd {
+	socket := h.socket()
+	if h.guest != nil {
+		socket = guestSocket
+	}
 	cmd := exec.Command(hamgr, "run", "--config", h.config(), "--node", h.name, "--data-dir", h.data(),
-		"--socket", h.socket(), "--boot-id", boot, "--log-format", "json")
+		"--socket", socket, "--boot-id", boot, "--log-format", "json")
+	if h.guest != nil {
+		return h.boots(cmd)
+	}
 	cmd.Env = append(os.Environ(), "GORACE=halt_on_error=1", "RUNTIME_DIRECTORY="+h.l.file(h.name+".run"))
 	cmd.Stdout, cmd.Stderr = h.log, h.log
 	return cmd
@@ -199,6 +212,9 @@ func (h *host) remove() error {
 	h.gone = true
 	h.mu.Unlock()
 	err := h.off()
+	if h.guest != nil {
+		h.guest.close()
+	}
 	h.space.close()
 	return errors.Join(err, h.log.Close())
 }

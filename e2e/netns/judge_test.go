@@ -29,7 +29,8 @@ func (e event) String() string {
 	return fmt.Sprintf("%s %s: %s node=%s group=%s token=%d op=%d %s", e.Time.Format("15:04:05.000"), e.on, e.Msg, e.Node, e.Group, e.Token, e.Op, e.Reason)
 }
 
-// events are the lines of all logs that match, in the order of their times: all daemons share the machine's clock.
+// events are the lines of all logs that match, in the order of their times: all daemons share the machine's clock, or what
+// theirs was stepped by is known.
 func (l *lab) events(match func(event) bool) (all []event) {
 	l.t.Helper()
 	for _, name := range l.names {
@@ -37,11 +38,14 @@ func (l *lab) events(match func(event) bool) (all []event) {
 		if err != nil {
 			l.t.Fatal(err)
 		}
+		at := 0
 		for line := range bytes.Lines(text) {
 			e := event{on: name}
 			if json.Unmarshal(line, &e) == nil && match(e) {
+				e.Time = e.Time.Add(-l.hosts[name].guest.steppedBefore(at))
 				all = append(all, e)
 			}
+			at += len(line)
 		}
 	}
 	slices.SortStableFunc(all, func(a, b event) int { return a.Time.Compare(b.Time) })
@@ -82,6 +86,9 @@ func (l *lab) ledger(group string) (entries []demo.Entry) {
 		e, err := demo.ParseEntry(strings.TrimSuffix(line, "\n"))
 		if err != nil {
 			l.t.Fatal(err)
+		}
+		if h := l.hosts[e.Node]; h != nil && h.guest != nil {
+			e.Mono += uint64(h.guest.younger)
 		}
 		entries = append(entries, e)
 	}

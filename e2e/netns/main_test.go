@@ -38,6 +38,8 @@ func TestMain(m *testing.M) {
 		os.Exit(fence(os.Stdin, os.Stdout))
 	case name == switchName:
 		os.Exit(press(os.Args[1:], os.Stdout))
+	case name == guestName && os.Getpid() == 1:
+		os.Exit(firstOfGuest())
 	case os.Getuid() != 0:
 		fmt.Fprintln(os.Stderr, "network namespaces need root")
 		os.Exit(1)
@@ -162,6 +164,7 @@ func build() error {
 		os.Mkdir(programs, 0o755),
 		os.Symlink(self, filepath.Join(programs, fenceName)),
 		os.Symlink(self, filepath.Join(programs, switchName)),
+		os.Symlink(self, filepath.Join(programs, guestName)),
 	)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package netns
 
 import (
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -49,7 +50,7 @@ type port struct {
 	link   int
 	node   string
 	number byte
-	file   *os.File
+	end    io.ReadWriteCloser
 }
 
 func newWires() *wires {
@@ -77,7 +78,7 @@ func (w *wires) plug(node string, in bool) {
 // address is that of a node on a link.
 func address(link int, number byte) string { return fmt.Sprintf("10.88.%d.%d", link, number) }
 
-func mac(link int, number byte) [6]byte { return [6]byte{2, 0x88, 0, 0, byte(link), number} }
+func mac(link int, number byte) string { return fmt.Sprintf("02:88:00:00:%02x:%02x", link, number) }
 
 // attach gives a node's namespace its links.
 func (w *wires) attach(s *space, node string, number byte) error {
@@ -91,21 +92,24 @@ func (w *wires) attach(s *space, node string, number byte) error {
 		if err != nil {
 			return fmt.Errorf("%s of %s: %w", device, node, err)
 		}
-		p := &port{link: link, node: node, number: number, file: file}
-		w.mu.Lock()
-		w.ports[link][node] = p
-		w.mu.Unlock()
-		m := mac(link, number)
+		w.join(&port{link: link, node: node, number: number, end: file})
 		err = s.ip(
-			"link set "+device+" address "+fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])+" addrgenmode none up",
+			"link set "+device+" address "+mac(link, number)+" addrgenmode none up",
 			"addr add "+address(link, number)+"/24 dev "+device,
 		)
 		if err != nil {
 			return err
 		}
-		w.done.Go(func() { w.carry(p) })
 	}
 	return s.ip("link set lo up")
+}
+
+// join makes a port of the switch, from now until all are closed.
+func (w *wires) join(p *port) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ports[p.link][p.node] = p
+	w.done.Go(func() { w.carry(p) })
 }
 
 // openTap makes a network device in the thread's namespace whose frames are read and written as a file
@@ -133,7 +137,7 @@ const ethernetHeader = 14
 func (w *wires) carry(p *port) {
 	buffer := make([]byte, 64<<10)
 	for {
-		n, err := p.file.Read(buffer)
+		n, err := p.end.Read(buffer)
 		if err != nil {
 			return
 		}
@@ -161,9 +165,9 @@ func (w *wires) forward(from *port, data []byte) {
 		case end.lost:
 		case end.late > 0:
 			kept := append([]byte(nil), data...)
-			time.AfterFunc(end.late, func() { to.file.Write(kept) })
+			time.AfterFunc(end.late, func() { to.end.Write(kept) })
 		default:
-			to.file.Write(data) // taken or not, as on a wire
+			to.end.Write(data) // taken or not, as on a wire
 		}
 	}
 }
@@ -173,7 +177,7 @@ func (w *wires) close() {
 	w.mu.RLock()
 	for _, ports := range w.ports {
 		for _, p := range ports {
-			p.file.Close()
+			p.end.Close()
 		}
 	}
 	w.mu.RUnlock()

@@ -160,6 +160,10 @@ func (h *Host) tryStart(boot int) bool {
 	defer h.mu.Unlock()
 	present := h.on && h.boots == boot // else it lost power meanwhile
 	switch {
+	case errors.Is(err, consensus.ErrRolledBack):
+		c.note("%s: %v: an operator moves it away", h.name, err)
+		h.stores, h.kept = consensus.MemoryStores(), ""
+		return !present
 	case err != nil && present && (ill || h.trouble.on()):
 		return false
 	case err != nil && present:

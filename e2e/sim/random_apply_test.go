@@ -51,7 +51,8 @@ type mover struct {
 	c   *Cluster
 	rng *rand.Rand
 
-	said string // what is wanted, in words
+	said  string // what is wanted, in words
+	hasty bool   // no change waits for anything
 
 	applied, refused, unknown, died int
 }
@@ -238,7 +239,7 @@ func (m *mover) mutate(s *site) {
 			}
 		}
 		m.say("group %s removed", name)
-		if rng.IntN(2) == 0 && m.c.State().Groups[name] != nil { // in order
+		if !m.hasty && rng.IntN(2) == 0 && m.c.State().Groups[name] != nil { // in order
 			m.disable(name)
 		}
 	case 7:
