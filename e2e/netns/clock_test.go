@@ -84,7 +84,9 @@ const stepLogged = "wall clock stepped"
 func (l *lab) steps(role, node string, by time.Duration) {
 	l.t.Helper()
 	what := fmt.Sprintf("the wall clock of the %s %s stepped by %v", role, node, by)
-	changes := func(e event) bool { return e.Msg == "became coordinator" || e.Msg == "node dead" || e.Msg == "node left" }
+	changes := func(e event) bool {
+		return e.Msg == "became coordinator" || e.Msg == "node dead" || e.Msg == "node left"
+	}
 	before, changed, logged := l.coordinated(node), len(l.events(changes)), len(l.said(stepLogged))
 	if (role == "coordinator") != (before == node) {
 		l.t.Fatalf("%s: %s coordinates", what, before)

@@ -133,7 +133,7 @@ func (h *host) dialGuest(port string) (conn net.Conn, err error) {
 // boots is the kernel that the machine starts, which starts the daemon.
 func (h *host) boots(daemon *exec.Cmd) *exec.Cmd {
 	args := []string{"mem=256M", "rootfstype=hostfs", "rootflags=/", "root=/dev/root", "ro", "quiet", "panic=-1", "devtmpfs.mount=0",
-		"init=" + filepath.Join(h.guest.programs, guestName), "con=null", "con0=null,fd:1", "umid=" + h.name, "uml_dir=" + h.l.dir}
+		"init=" + filepath.Join(h.guest.programs, guestName), "con=null", "con0=null,fd:1", "umid=" + h.name + "-kernel", "uml_dir=" + h.l.dir}
 	for link := range h.guest.lines {
 		args = append(args, fmt.Sprintf("vec%d:transport=bess,dst=%s,mac=%s", link, h.line(link), mac(link, h.number)))
 	}
