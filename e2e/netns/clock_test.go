@@ -11,6 +11,7 @@ import (
 // TestWallClockSteps: the wall clock of a node is set, by hand or by a time server, whichever part the node has: nothing that
 // decides looks at it, so nobody is shot, nothing stops, and moves work as before.
 func TestWallClockSteps(t *testing.T) {
+	t.Parallel() // with other tests, too: most of its time it waits
 	for _, role := range []string{"coordinator", "follower", "witness"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
