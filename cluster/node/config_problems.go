@@ -16,7 +16,7 @@ func (n *Node) configProblems(s *state.State, alarm, warn, notice func(text, cur
 		alarm(fmt.Sprintf("%s was removed from the cluster by configuration %d", n.Self, s.Configured.Index),
 			"stop and disable hamgr here; to let it return, empty its data folder and add it again on a node of the cluster: hamgr config apply")
 	case why != "":
-		alarm(fmt.Sprintf("%s cannot run with configuration %d and keeps the one before: %s", n.Self, s.Configured.Index, why), "mend that, then: systemctl restart hamgr")
+		alarm(fmt.Sprintf("%s cannot run with configuration %d and keeps the one before: %s", n.Self, s.Configured.Index, why), "mend that: it is tried again within ten minutes, and at once by systemctl restart hamgr")
 	case s.Digest != n.digest && s.Text == "":
 		warn("this node's configuration file differs from what the cluster goes by (nodes, groups or preferences), and the cluster keeps no text in its log yet", "install the same file on every node and restart hamgr there")
 	case s.Text != "" && textDigest(s.Text) != n.text && n.Again != nil:

@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
+	"github.com/hamgr/hamgr/cluster/consensus"
 	"github.com/hamgr/hamgr/cluster/coordinator"
 	"github.com/hamgr/hamgr/cluster/state"
 )
@@ -27,11 +29,25 @@ type configs struct {
 	behind time.Time // since when the coordinator tells of a configuration that the log here does not have; for offered alone
 
 	mu      sync.Mutex
-	refused map[string]string // by digest, why a text cannot be used on this host
+	refused map[string]refusal // by digest
 }
 
+// refusal is why a text cannot be used on this host, and when that is looked at again: a file may have been missing, or a
+// port taken, and is not any more.
+type refusal struct {
+	why   string
+	until time.Time
+}
+
+// The pauses until a text that could not be used is tried again: to read it costs nothing, but to start with it is
+// a restart of the daemon's parts.
+const (
+	readAgain  = 10 * time.Second
+	startAgain = 10 * time.Minute
+)
+
 func newConfigs() *configs {
-	return &configs{wakeup: make(chan struct{}, 1), refused: map[string]string{}}
+	return &configs{wakeup: make(chan struct{}, 1), refused: map[string]refusal{}}
 }
 
 func (c *configs) wake() {
@@ -45,15 +61,32 @@ func (c *configs) wake() {
 func (c *configs) why(text string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused[textDigest(text)]
+	return c.refused[textDigest(text)].why
 }
 
-// Refuse notes that this host cannot use a text, so that it is shown and not tried again.
-func (n *Node) Refuse(text string, err error) {
-	n.Log.Error("the cluster's configuration cannot be used here; this node keeps the one before", "node", n.Self, "err", err)
+// wait is how long a text is not to be tried again.
+func (c *configs) wait(text string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(time.Until(c.refused[textDigest(text)].until), 0)
+}
+
+// MayBlameText reports whether a start that failed may have failed because of its configuration, so that the one before is
+// worth a try. After a failure of the disk it is not, and the process has to end: what hung may be written yet, behind the
+// back of another start.
+func MayBlameText(err error) bool { return !errors.Is(err, consensus.ErrStoreFailed) }
+
+// Refuse notes that the daemon could not start with a text, so that it is shown, and tried again only after a while.
+func (n *Node) Refuse(text string, err error) { n.refuse(text, err, startAgain) }
+
+func (n *Node) refuse(text string, err error, pause time.Duration) {
 	n.configs.mu.Lock()
 	defer n.configs.mu.Unlock()
-	n.configs.refused[textDigest(text)] = err.Error()
+	known := n.configs.refused[textDigest(text)].why == err.Error()
+	n.configs.refused[textDigest(text)] = refusal{err.Error(), time.Now().Add(pause)}
+	if !known {
+		n.Log.Error("the cluster's configuration cannot be used here; this node keeps the one before", "node", n.Self, "err", err)
+	}
 }
 
 // offered takes the configuration from the coordinator's answer where the log does not bring it: the coordinator may be a node
@@ -66,12 +99,12 @@ func (n *Node) offered(w coordinator.Welcome) {
 	if n.configs.behind.IsZero() {
 		n.configs.behind = time.Now()
 	}
-	if time.Since(n.configs.behind) < n.Config.Cluster.DetectionTime/2 || n.configs.why(w.Text) != "" {
+	if time.Since(n.configs.behind) < n.Config.Cluster.DetectionTime/2 || n.configs.wait(w.Text) > 0 {
 		return
 	}
 	c, err := config.LoadBytes(config.CommittedName(w.Configured), []byte(w.Text), n.Kinds)
 	if err != nil {
-		n.Refuse(w.Text, err)
+		n.refuse(w.Text, err, readAgain)
 		return
 	}
 	n.again(Next{Config: c, Text: w.Text, Reason: fmt.Sprintf("configuration %d, which the log does not bring", w.Configured)})
@@ -132,7 +165,7 @@ func (n *Node) reconfigure(ctx context.Context) {
 
 // aboutToChange reports whether this daemon does not run with the log's configuration, and will soon.
 func (n *Node) aboutToChange(s *state.State) bool {
-	return n.Again != nil && s.Text != "" && textDigest(s.Text) != n.text && n.configs.why(s.Text) == ""
+	return n.Again != nil && s.Text != "" && textDigest(s.Text) != n.text && n.configs.wait(s.Text) == 0
 }
 
 // turn is how long after the commit this node begins anew: one follower after the other, so that a majority is there
@@ -149,10 +182,12 @@ func (n *Node) turn(s *state.State) time.Duration {
 func (n *Node) next(s *state.State, since time.Time) (next Next, ready bool, again time.Duration) {
 	early := n.turn(s) - time.Since(since)
 	switch {
-	case s.Text == "" || textDigest(s.Text) == n.text || n.configs.why(s.Text) != "":
+	case s.Text == "" || textDigest(s.Text) == n.text:
 		return Next{}, false, 0
 	case s.Nodes[n.Self] == nil:
 		return Next{}, false, 0 // removed: it goes on as it is, to say so
+	case n.configs.wait(s.Text) > 0:
+		return Next{}, false, n.configs.wait(s.Text)
 	case !n.trust.now():
 		return Next{}, false, 0 // a log that is being read again names all the former ones first
 	case early > 0 && !(n.replicated.IsCoordinator() && n.othersFollowed(s)):
@@ -160,8 +195,8 @@ func (n *Node) next(s *state.State, since time.Time) (next Next, ready bool, aga
 	}
 	c, err := config.LoadBytes(config.CommittedName(s.Configured.Index), []byte(s.Text), n.Kinds)
 	if err != nil {
-		n.Refuse(s.Text, err)
-		return Next{}, false, 0
+		n.refuse(s.Text, err, readAgain)
+		return Next{}, false, readAgain
 	}
 	return Next{Config: c, Text: s.Text, Reason: fmt.Sprintf("configuration %d", s.Configured.Index)}, true, 0
 }

@@ -140,7 +140,7 @@ func beginAnew(ctx context.Context, n *Node, setup Setup, next Next) (*Node, err
 		keepText(old, setup)
 		return began, nil
 	}
-	if next.Config == nil || ctx.Err() != nil {
+	if next.Config == nil || ctx.Err() != nil || !MayBlameText(err) {
 		return nil, err
 	}
 	reason := err

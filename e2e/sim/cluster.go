@@ -9,6 +9,7 @@ package sim
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -384,6 +385,13 @@ func (c *Cluster) Report() string {
 		fmt.Fprintf(&b, "state: %s\n", s)
 	}
 	fmt.Fprintf(&b, "storage: %v\n", c.Storage.Active())
+	for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
+		if d := c.hosts[name].daemon(); d != nil {
+			if st, err := d.Operator().Status(context.Background()); err == nil {
+				fmt.Fprintf(&b, "%s: quorate %v, coordinator %q, waits for %q, %v vote\n", name, st.Quorate, st.Coordinator, st.Waiting, d.Voting())
+			}
+		}
+	}
 	c.mu.Lock()
 	lines := strings.Split(c.logs.String(), "\n")
 	c.mu.Unlock()

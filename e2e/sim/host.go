@@ -259,7 +259,7 @@ func (h *Host) beginAnew(p *process, boot int, next node.Next) (*process, error)
 	switch {
 	case err == nil && next.Config != nil:
 		h.set(func(h *Host) { h.kept = next.Text })
-	case err != nil && next.Config != nil:
+	case err != nil && next.Config != nil && node.MayBlameText(err):
 		h.c.note("%s does not start with the new configuration: %v", h.name, err)
 		reason := err
 		if began, err = h.begin(p.setup); err == nil {

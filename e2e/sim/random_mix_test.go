@@ -35,7 +35,7 @@ func mix(t *testing.T, seed uint64) {
 	}
 	run(t, Options{Site: s, Seed: seed, BootTime: 3 * time.Second, Spares: spares}, func(t *testing.T, c *Cluster) {
 		x := &mixture{
-			disaster: disaster{disorder: disorder{c: c, rng: rng}}, mover: mover{c: c, rng: rng, hasty: true},
+			disaster: disaster{disorder: disorder{c: c, rng: rng}, wiped: len(nineNodes)}, mover: mover{c: c, rng: rng, hasty: true},
 			offered: map[string]*site{}, copies: map[string]*consensus.Stores{},
 		}
 		for range 30 + rng.IntN(30) {
@@ -51,12 +51,13 @@ func mix(t *testing.T, seed uint64) {
 	})
 }
 
-// mixture draws faults and configurations.
+// mixture draws faults and configurations. Of them, disk alone empties disks: it knows who votes.
 type mixture struct {
 	disaster
 	mover
 	offered map[string]*site             // by text
 	copies  map[string]*consensus.Stores // of disks, from earlier
+	lost    int                          // how many disks lost what they had
 }
 
 // turn does one thing. Now and then all is healed for a while: a cluster in trouble accepts few changes.
@@ -146,18 +147,19 @@ func (x *mixture) install(n string) {
 func (x *mixture) disk() {
 	c := x.disorder.c
 	n := c.Nodes[x.within2(len(c.Nodes))]
-	switch older := x.copies[n]; {
-	case older == nil:
+	older := x.copies[n]
+	if older == nil {
 		x.copies[n] = c.hosts[n].copyDisk()
-	case x.wiped >= (len(c.Nodes)-1)/2 || !c.votes(c.Nodes...) || c.hosts[n].ill():
-	case x.within2(2) == 0:
-		x.wipe(n)
-	default:
-		x.wiped++
+	} else if x.lost < (len(c.Nodes)-1)/2 && c.votes(c.Nodes...) && !c.hosts[n].ill() { // as many as the voters of now can bear
+		x.lost++
 		delete(x.copies, n)
 		c.CutPower(n)
-		c.note("the disk of %s is what it was when the copy was made", n)
-		c.hosts[n].set(func(h *Host) { h.stores = older })
+		if x.within2(2) == 0 {
+			c.WipeDisk(n)
+		} else {
+			c.note("the disk of %s is what it was when the copy was made", n)
+			c.hosts[n].set(func(h *Host) { h.stores = older })
+		}
 		x.later(x.within(5*time.Second), func() { c.Boot(n) })
 	}
 }
