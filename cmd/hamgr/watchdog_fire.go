@@ -34,7 +34,7 @@ it was the watchdog. If the host is not reset, the status is 1.`,
 		},
 	}
 	place.flags(cmd)
-	cmd.Flags().StringVar(&typed, "yes", "", "the node's name, in place of typing it; for scripts")
+	cmd.Flags().StringVar(&typed, "typed", "", "the node's name, in place of typing it; for scripts")
 	return cmd
 }
 
@@ -43,9 +43,9 @@ func (c *cli) watchdogTest(ctx context.Context, p watchdogPlace, typed string) e
 	case p.dog == config.WatchdogOff || p.dog == config.WatchdogFake:
 		return &api.Error{Code: api.ErrUnsafe, Message: fmt.Sprintf("node %s has no watchdog: watchdog = %q", p.node, p.dog), Hint: `write watchdog = "/dev/watchdog0" for it`}
 	case typed != "" && typed != p.node:
-		return usagef("--yes names %q, this node is %q; nothing was done", typed, p.node)
+		return usagef("--typed names %q, this node is %q; nothing was done", typed, p.node)
 	case typed == "" && !c.interactive:
-		return usagef("watchdog test has the node's name typed, and there is no terminal: give --yes NODE")
+		return usagef("watchdog test has the node's name typed, and there is no terminal: give --typed NODE")
 	case os.Geteuid() != 0:
 		return &api.Error{Code: api.ErrUnsafe, Message: "only root may reset this host", Hint: "sudo hamgr watchdog test"}
 	}
