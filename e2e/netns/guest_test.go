@@ -152,9 +152,13 @@ func (l *lab) booted(h *host) {
 	l.t.Helper()
 	const often = 20
 	l.until(patience, "user-mode Linux boots (it needs ptrace(2), which a container may forbid: add the capability SYS_PTRACE)", func(context.Context) error {
-		for range often {
-			if _, err := h.step(0); err != nil {
+		for range often { // an answer is on its way for a while: the one for which that was shortest is right
+			c, err := h.step(0)
+			if err != nil {
 				return err
+			}
+			if younger := monotonic() - c.mono; h.guest.younger == 0 || younger < h.guest.younger {
+				h.guest.younger = younger
 			}
 		}
 		return nil
@@ -191,12 +195,7 @@ func (h *host) step(by time.Duration) (c clock, err error) {
 	if _, err := fmt.Fscanln(conn, &wall, &mono); err != nil {
 		return c, fmt.Errorf("%s does not step its clock: %w", h.name, err)
 	}
-	c = clock{wall: time.Unix(0, wall), mono: time.Duration(mono)}
-	// The answer was on its way for a while: the one that was shortest knows best.
-	if younger := monotonic() - c.mono; h.guest.younger == 0 || younger < h.guest.younger {
-		h.guest.younger = younger
-	}
-	return c, nil
+	return clock{wall: time.Unix(0, wall), mono: time.Duration(mono)}, nil
 }
 
 // line is the end of a guest's link: each boot of its kernel connects anew.
