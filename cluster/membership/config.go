@@ -4,7 +4,6 @@ import (
 	"log"
 	"log/slog"
 	"strings"
-	"time"
 
 	"github.com/hashicorp/memberlist"
 
@@ -39,13 +38,14 @@ func (t Timing) config(self string, tr *transport, d *delegate, logger *slog.Log
 	c.TCPTimeout = t.StreamTimeout
 	c.IndirectChecks = 3
 	c.AwarenessMaxMultiplier = 1
-	c.GossipToTheDeadTime = max(30*time.Second, 3*t.PushPullInterval)
+	c.GossipToTheDeadTime = t.ForgetTime
 	c.EnableCompression = false
 	c.SecretKey = nil
 	c.UDPBufferSize = packetSize
 	c.Delegate = d
 	c.Events = d
 	c.Alive = d
+	c.Merge = d
 	c.LogOutput = nil
 	c.Logger = log.New(lineLog{logger}, "", 0)
 	return c

@@ -21,6 +21,7 @@ type delegate struct {
 	self      string
 	addresses addressBook
 	feed      *feed
+	joined    chan struct{} // a node has joined this one, or this one another
 
 	mu      sync.Mutex // guards what follows
 	meta    []byte
@@ -30,7 +31,7 @@ type delegate struct {
 }
 
 func newDelegate(cfg Config, addresses addressBook, f *feed) *delegate {
-	d := &delegate{self: cfg.Self, addresses: addresses, feed: f, meta: bytes.Clone(cfg.Meta), members: make(map[string]Member)}
+	d := &delegate{self: cfg.Self, addresses: addresses, feed: f, joined: make(chan struct{}, 1), meta: bytes.Clone(cfg.Meta), members: make(map[string]Member)}
 	for _, node := range cfg.Nodes {
 		d.members[node] = Member{Node: node}
 	}
@@ -69,6 +70,15 @@ func (d *delegate) NotifyAlive(n *memberlist.Node) error {
 	}
 	if !ip.Equal(n.Addr) || n.Port != gossipPort {
 		return fmt.Errorf("%q advertises %s, its address is %s", n.Name, n.Address(), d.addresses.address(n.Name))
+	}
+	return nil
+}
+
+// NotifyMerge lets everybody in, NotifyAlive judges each. It is called for a join alone.
+func (d *delegate) NotifyMerge([]*memberlist.Node) error {
+	select {
+	case d.joined <- struct{}{}:
+	default:
 	}
 	return nil
 }

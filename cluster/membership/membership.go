@@ -133,7 +133,7 @@ type Membership struct {
 	stopJoins context.CancelFunc
 	stopOnce  sync.Once
 	wg        sync.WaitGroup
-	leave     chan struct{} // held by Leave or Shutdown: memberlist panics when they meet. Waiting for a channel lets virtual time go on
+	leave     chan struct{} // held by UpdateNode, Leave or Shutdown: memberlist does not bear that they meet. Waiting for a channel lets virtual time go on
 }
 
 // Start joins the gossip of the configured nodes and keeps trying to, until Stop. It does
@@ -164,6 +164,7 @@ func Start(cfg Config) (*Membership, error) {
 		return nil, fmt.Errorf("start gossip of %s: %w", cfg.Self, err)
 	}
 	m.wg.Go(func() { m.feed.run(ctx) })
+	m.wg.Go(func() { m.announce(joins) })
 	for _, node := range cfg.Nodes {
 		if node != cfg.Self {
 			m.wg.Go(func() { m.rejoin(joins, node) })

@@ -42,6 +42,28 @@ func TestDeathIsSeenInTime(t *testing.T) {
 	}
 }
 
+// TestDeadStaysDead: that a dead node is forgotten raises nobody.
+func TestDeadStaysDead(t *testing.T) {
+	for trial := range 3 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, time.Second, 5, uint64(trial))
+			victim := c.nodes[c.names[trial]]
+			victim.die()
+			time.Sleep(2 * c.detection)
+			dead := time.Now()
+			time.Sleep(30 * c.detection)
+			for _, o := range c.others(victim) {
+				if s := o.members.View()[victim.name].State; s != Dead {
+					t.Errorf("%s is %s to %s", victim.name, s, o.name)
+				}
+				for _, e := range o.since(dead) {
+					t.Errorf("%s saw %s %s, %s after the death", o.name, e.Node, e.State, e.at.Sub(dead))
+				}
+			}
+		})
+	}
+}
+
 func TestPausedNodeIsNotDead(t *testing.T) {
 	for _, n := range []int{2, 3, 5} {
 		t.Run(fmt.Sprintf("n=%d", n), func(t *testing.T) {

@@ -31,6 +31,31 @@ func (m *Membership) rejoin(ctx context.Context, node string) {
 	}
 }
 
+// announce says under a new number that this node lives, whenever a node joins it: that one misses it, and may
+// have forgotten why. A refutation of the highest number begins at 0 again, which nobody believes, not even
+// one that knows nothing (memberlist v0.7.0, refute and aliveNode).
+func (m *Membership) announce(ctx context.Context) {
+	for {
+		select {
+		case <-m.delegate.joined:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case m.leave <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		_ = m.list.UpdateNode(time.Nanosecond) // the gossip takes it along, nobody waits until it has
+		<-m.leave
+		select { // those that join at once need one number
+		case <-time.After(m.timing.GossipInterval):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
 // listed asks memberlist itself, not the view: Members leaves out the dead and the left.
 func (m *Membership) listed(node string) bool {
 	return slices.ContainsFunc(m.list.Members(), func(n *memberlist.Node) bool { return n.Name == node })

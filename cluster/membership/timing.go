@@ -27,6 +27,10 @@ type Timing struct {
 	PushPullInterval time.Duration
 	// StreamTimeout bounds every stream, and so how long a join of a silent node blocks.
 	StreamTimeout time.Duration
+	// ForgetTime is for how long what was said of a dead node counts after its death. A node refutes by a number that is
+	// higher than its accuser's; there is none above the highest, and then only forgetting helps. By this time all who saw
+	// the death have declared it too, so that nobody tells that the dead one lives; and gossip of it has long gone out.
+	ForgetTime time.Duration
 	// RejoinInterval is the mean pause between two attempts to join a missing node; the
 	// pause itself is uniform between half and one and a half of it.
 	RejoinInterval time.Duration
@@ -51,6 +55,7 @@ func DeriveTiming(detection time.Duration, nodes int) Timing {
 		RetransmitMult:   16,
 		PushPullInterval: 4 * detection,
 		StreamTimeout:    detection / 4,
+		ForgetTime:       2 * detection,
 		RejoinInterval:   min(time.Second, detection),
 	}
 }
