@@ -172,6 +172,7 @@ type Log struct {
 	leads    bool   // the pace is a leader's, see setPace
 	waiting  string // why there is no cluster to work in, in words
 	removed  bool   // others say that this node was removed
+	stranded bool   // those that still have a vote are no majority
 	answers  map[string]answer
 	unheard  map[string]bool   // voters that did not answer since the start
 	remarks  map[string]string // on nodes, while this node coordinates

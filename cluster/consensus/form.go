@@ -218,7 +218,7 @@ func (l *Log) bootstrap(promisers []identity) error {
 // word only after some time without a leader. It returns since when there is none.
 func (l *Log) watchConfiguration(since time.Time) time.Time {
 	if address, _ := l.raft.LeaderWithID(); address != "" {
-		l.setRemoved(false)
+		l.setStanding(false, false)
 		l.setWaiting("")
 		return time.Time{}
 	}
@@ -230,6 +230,10 @@ func (l *Log) watchConfiguration(since time.Time) time.Time {
 	removed := false
 	answers := l.askAll(l.ctx, l.cfg.Voters, false)
 	waiting := "waits for a coordinator" + without(l.silent(answers))
+	stranded := own.stranded(answers)
+	if stranded != "" {
+		waiting = stranded
+	}
 	for _, node := range l.cfg.Voters {
 		a, ok := answers[node]
 		switch {
@@ -246,9 +250,26 @@ func (l *Log) watchConfiguration(since time.Time) time.Time {
 	if len(answers) == 0 && l.isRemoved() {
 		return since // what was said still holds: strangers are answered now and then only
 	}
-	l.setRemoved(removed)
+	l.setStanding(removed, stranded != "")
 	l.setWaiting(waiting)
 	return since
+}
+
+// stranded says why the voters that are left can never be a majority again: the others are back with empty data folders, and
+// cannot be taken in by a minority. Empty where they may be, as soon as all of them are heard.
+func (own standing) stranded(answers map[string]answer) string {
+	total, empty := voters(own.servers), []string{}
+	for _, s := range own.servers.Servers {
+		id := parseIdentity(string(s.ID))
+		if a, ok := answers[id.Node]; ok && s.Suffrage == raft.Voter && a.ID != id.ID && !a.Formed && !a.Starting {
+			empty = append(empty, id.Node)
+		}
+	}
+	left := total - len(empty)
+	if len(empty) == 0 || left >= quorum(total) {
+		return ""
+	}
+	return fmt.Sprintf("%s came back with an empty data folder, and so without a vote: of %d voters %d can vote, and %d are needed", strings.Join(empty, ", "), total, left, quorum(total))
 }
 
 func (l *Log) isRemoved() bool {
@@ -261,10 +282,10 @@ func otherLine(node string) string {
 	return fmt.Sprintf("%s is on another line of this cluster's history; move the data folder of the wrong one away", node)
 }
 
-func (l *Log) setRemoved(removed bool) {
+func (l *Log) setStanding(removed, stranded bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.removed = removed
+	l.removed, l.stranded = removed, stranded
 }
 
 // askUnheard asks those who did not answer when this node started: they may know that it was

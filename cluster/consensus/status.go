@@ -37,6 +37,7 @@ type Status struct {
 	Formed   bool   // there is a cluster, and this node is or was part of it
 	Waiting  string // what this node waits for, in words; empty when there is a coordinator
 	Removed  bool   // this node's voter was removed from the cluster; Waiting says what to do
+	Stranded bool   // so many voters lost their data that the others can never elect a coordinator; Waiting says which
 	Alone    string // why this node is the only voter, while it is so by Alone
 	Returned string // why this Start set older data aside, when it did: its voter had been dismissed
 	Role     Role
@@ -59,7 +60,7 @@ func (l *Log) Status() Status {
 		Term: l.raft.CurrentTerm(), Commit: l.raft.CommitIndex(), Applied: index,
 	}
 	l.mu.Lock()
-	s.Waiting, s.Removed, s.Returned = l.waiting, l.removed, l.returned
+	s.Waiting, s.Removed, s.Stranded, s.Returned = l.waiting, l.removed, l.stranded, l.returned
 	s.Outside = maps.Clone(l.remarks)
 	l.mu.Unlock()
 	if err := l.failed(); err != nil {

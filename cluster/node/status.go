@@ -164,8 +164,10 @@ func problems(n *Node, s *state.State, st api.Status, said map[string]testimony,
 		notices = append(notices, api.Problem{Severity: api.SeverityNotice, Text: text, Cure: cure})
 	}
 
-	switch {
-	case n.replicated.Status().Removed:
+	switch log := n.replicated.Status(); {
+	case log.Stranded:
+		alarm(st.Waiting, fmt.Sprintf("where that data is lost for good, have this node go on and take the others in again: hamgr quorum force %s", n.Self))
+	case log.Removed:
 		alarm(fmt.Sprintf("%s was removed from the cluster: %s", n.Self, st.Waiting), "stop and disable hamgr here; to let it return, empty its data folder and add it again on a node of the cluster: hamgr config apply")
 	case !st.Quorate:
 		alarm("this node hears no coordinator: "+orElse(st.Waiting, "a majority of the nodes is missing"), "bring the other nodes back, or their network")
@@ -182,11 +184,7 @@ func problems(n *Node, s *state.State, st api.Status, said map[string]testimony,
 	groupProblems(s, st, alarm, warn, notice)
 	delayProblems(s, st.Groups, warn)
 	readyProblems(s, st.Groups, warn)
-	for _, node := range st.Nodes {
-		if node.State == api.NodeDead || node.State == api.NodeUnknown {
-			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "bring it back: at its console, or hamgr fence reboot "+node.Name)
-		}
-	}
+	livenessProblems(st.Nodes, n.Config.Cluster.DetectionTime, alarm, warn)
 	if len(outlook.Differs) > 0 {
 		alarm(fmt.Sprintf("the configuration files of %s and %s differ in the nodes' fence devices or plugs: a node may be taken for off that has power by a feed which one of them does not know",
 			strings.Join(outlook.Differs, ", "), st.Coordinator), "install the same file on every node and restart hamgr there")
