@@ -144,8 +144,11 @@ func (h *Host) tryStart(boot int) bool {
 	h.turn <- struct{}{}
 	defer func() { <-h.turn }()
 	h.mu.Lock()
-	booted, dying, ill := h.booted, h.dying, h.trouble.on()
+	booted, dying, ill, runs := h.booted, h.dying, h.trouble.on(), h.process != nil
 	h.mu.Unlock()
+	if runs {
+		return true // somebody else asked for a start, too
+	}
 	if dying != nil {
 		<-dying.ended // it has no time of its own in a machine that lost its power
 	}
