@@ -96,7 +96,7 @@ func (l *lab) takes(role, node string) {
 // step comes each time.
 func (l *lab) steps(role, node string, by time.Duration) {
 	l.t.Helper()
-	const tries = 3
+	const tries = 5
 	what := fmt.Sprintf("the wall clock of the %s %s stepped by %v", role, node, by)
 	for try := 1; ; try++ {
 		l.takes(role, node)
