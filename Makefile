@@ -8,7 +8,7 @@ SCENARIOS   ?= freeze crash coordinator stale move
 # The simulations that draw their faults, which take half of the time.
 DRAWN       := ^Test(Random|NoHealthyNodeIsShot)
 # The real clusters in network namespaces that are part of every test; make netns has all of them, eight minutes.
-NETNS       := ^Test(B14|B17|B21|B22Pause|B25|B31|ConfigNodes|Disk|Links|LinkIsNamed|Pauses|QuorumForce|TwoNodesCut|TwoNodesOneDies|WallClockSteps)
+NETNS       := ^Test(B14|B15Slander|B15WithoutKey|B16|B17|B21|B22Pause|B25|B31|ConfigNodes|Disk|Links|LinkIsNamed|Pauses|QuorumForce|TwoNodesCut|TwoNodesOneDies|WallClockSteps)
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export CGO_ENABLED = 0
