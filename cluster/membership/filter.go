@@ -1,8 +1,10 @@
 package membership
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
+	"io"
 	"net"
 )
 
@@ -32,6 +34,7 @@ var errStream = errors.New("gossip stream holds what this cluster never sends")
 
 // plainPacket tells whether a packet consists only of the messages that this cluster
 // sends. memberlist unpacks compressed messages even where its own compression is off.
+// What nothing refutes it never sends.
 func plainPacket(b []byte) bool {
 	if len(b) >= 5 && b[0] == msgChecksum {
 		b = b[5:]
@@ -69,36 +72,52 @@ func plainMessage(b []byte) bool {
 		return false
 	}
 	switch b[0] {
-	case msgPing, msgIndirectPing, msgAck, msgNack, msgSuspect, msgAlive, msgDead:
+	case msgPing, msgIndirectPing, msgAck, msgNack, msgAlive:
 		return true
+	case msgSuspect, msgDead:
+		return refutable(b[1:])
 	default:
 		return false
 	}
 }
 
-// stream is a gossip connection that refuses compressed messages and floods, and that its
-// transport can close.
+// stream is a gossip connection that refuses compressed messages, accusations that nothing refutes, and floods, and that
+// its transport can close.
 type stream struct {
 	net.Conn
 	transport *transport
-	received  int
+	checked   io.Reader // what came, from the first byte on; nil before the first Read
+	refused   error
 }
 
-// Read checks the first byte, which is the message type.
+// Read checks the message before it gives any of it.
 func (s *stream) Read(p []byte) (int, error) {
-	if s.received > maxStream {
-		return 0, errStream
+	if s.checked == nil {
+		s.refused = s.check()
 	}
-	n, err := s.Conn.Read(p)
-	if n > 0 && s.received == 0 {
-		switch p[0] {
-		case msgPing, msgAck, msgPushPull, msgError:
-		default:
-			return 0, errStream
-		}
+	if s.refused != nil {
+		return 0, s.refused
 	}
-	s.received += n
-	return n, err
+	return s.checked.Read(p)
+}
+
+// check reads the first byte, which is the message type, and whatever must be judged.
+func (s *stream) check() error {
+	in := io.LimitReader(s.Conn, maxStream)
+	var begun bytes.Buffer
+	s.checked = io.MultiReader(&begun, in)
+	read := io.TeeReader(in, &begun)
+	var kind [1]byte
+	if _, err := io.ReadFull(read, kind[:]); err != nil {
+		return err
+	}
+	switch kind[0] {
+	case msgPing, msgAck, msgError:
+		return nil
+	case msgPushPull:
+		return checkStates(read)
+	}
+	return errStream
 }
 
 // Close closes the connection and forgets it.

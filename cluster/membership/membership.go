@@ -2,8 +2,8 @@
 // tell: SWIM (hashicorp/memberlist) over the cluster's link.
 //
 // What it says is a hint. A node that returns from a cut declares healthy nodes dead, and
-// third nodes believe it; whoever holds the cluster key can evict any node with one
-// message. Nothing may be fenced on the word of this package alone: the caller compares
+// third nodes believe it; whoever holds the cluster key can have any node called dead for as long
+// as he says so. Nothing may be fenced on the word of this package alone: the caller compares
 // it with its own authenticated contact.
 //
 // The configured node list is authoritative. Strangers are refused, and every configured

@@ -27,9 +27,9 @@ type Timing struct {
 	PushPullInterval time.Duration
 	// StreamTimeout bounds every stream, and so how long a join of a silent node blocks.
 	StreamTimeout time.Duration
-	// ForgetTime is for how long what was said of a dead node counts after its death. A node refutes by a number that is
-	// higher than its accuser's; there is none above the highest, and then only forgetting helps. By this time all who saw
-	// the death have declared it too, so that nobody tells that the dead one lives; and gossip of it has long gone out.
+	// ForgetTime is for how long what was said of a dead node counts after its death. Where a node is known by the highest
+	// number, whoever gave it, it cannot refute a death that is a mistake: then only forgetting helps. By this time all
+	// others have seen a real death too, so that nobody tells that the dead one lives.
 	ForgetTime time.Duration
 	// RejoinInterval is the mean pause between two attempts to join a missing node; the
 	// pause itself is uniform between half and one and a half of it.
