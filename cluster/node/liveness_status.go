@@ -14,7 +14,7 @@ func livenessProblems(nodes []api.NodeStatus, detection time.Duration, alarm, wa
 		switch {
 		case node.State == api.NodeDead && heard:
 			alarm(fmt.Sprintf("gossip says that node %s is dead, but it is heard: it is not fenced for that, and given no work", node.Name),
-				"wait: such gossip is forgotten within a few detection times; if it comes again, somebody who has the cluster key spreads it: replace the key, see hamgr key add")
+				"wait: the node refutes it, in a few detection times at most; if it comes again, somebody who has the cluster key spreads it: replace the key, see hamgr key add")
 		case node.State == api.NodeDead, node.State == api.NodeUnknown:
 			warn(fmt.Sprintf("node %s is %s", node.Name, node.State), "bring it back: at its console, or hamgr fence reboot "+node.Name)
 		}
