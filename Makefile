@@ -5,15 +5,17 @@ GO          ?= go
 FUZZTIME    ?= 50000x
 FAILOVERS   ?= 20
 SCENARIOS   ?= freeze crash coordinator stale move
-# The simulations that draw their faults, which take half of the time.
-DRAWN       := ^Test(Random|NoHealthyNodeIsShot)
+TORTURE     ?= 10m
+MUTANTS     ?= 2m
+# Of the simulations, what takes half of the time.
+DRAWN       := ^Test(Random(Schedules|Outages|Pairs|Resource)|NoHealthyNodeIsShot)
 # The real clusters in network namespaces that are part of every test; make netns has all of them, eight minutes.
 NETNS       := ^Test(B14|B15Slander|B15WithoutKey|B16|B17|B21|B22Pause|B25|B31|ConfigNodes|Disk|Links|LinkIsNamed|Pauses|QuorumForce|TwoNodesCut|TwoNodesOneDies|WallClockSteps)
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export CGO_ENABLED = 0
 
-.PHONY: build test deps fmt tidy vet lint fuzz demo bench netns systemd hosts check clean
+.PHONY: build test deps fmt tidy vet lint fuzz demo torture mutants bench netns systemd hosts check clean
 
 build:
 	$(GO) build -trimpath -o bin/hamgr ./cmd/hamgr
@@ -68,6 +70,14 @@ fuzz:
 
 demo: build
 	@set -e; for s in $(SCENARIOS); do echo; echo "== hamgr demo --scenario $$s"; bin/hamgr demo --scenario $$s; done
+
+# Whole clusters in virtual time, under all faults at once, for as long as TORTURE says: docs/torture.md. For a night: make torture TORTURE=8h
+torture:
+	$(GO) test -count 1 -timeout 0 -v -run '^TestTorture$$' ./e2e/sim -torture $(TORTURE)
+
+# hamgr with one rule broken at a time, each tortured for MUTANTS at most, or until that is noticed. Twenty minutes.
+mutants:
+	$(GO) test -count 1 -timeout 0 -v -run '^TestMutants$$' ./e2e/mutants -mutants $(MUTANTS)
 
 # Times of fencings beside ClusterLabs' agents on the same devices; then times of failovers and the cost of an idle
 # daemon, against the bounds in docs/failover.md. About 12 minutes. The

@@ -67,6 +67,7 @@ var internal = []importRule{
 // thirdParty says where each library lives. Its types cross no other package's boundary, so it can be replaced in one place.
 var thirdParty = []importRule{
 	{"github.com/hashicorp/memberlist", []string{"cluster/membership"}, "SWIM"},
+	{"github.com/hashicorp/go-msgpack/v2", []string{"cluster/membership"}, "memberlist's own encoding: what is judged before memberlist sees it is read as memberlist reads it"},
 	{"github.com/hashicorp/go-metrics", []string{"cluster/membership", "cluster/consensus"}, "both libraries report into it"},
 	{"github.com/hashicorp/go-hclog", []string{"cluster/consensus"}, "raft's logger, bridged to slog"},
 	{"github.com/hashicorp/raft", []string{"cluster/consensus"}, "the replicated log"},
