@@ -26,6 +26,7 @@ type runner struct {
 	maintained *maintenance
 	recalled   bool     // it only lets go of what an earlier daemon started: no grant that this one knows says so
 	adopted    bool     // an earlier daemon of this boot started all of it
+	begun      bool     // an earlier one began to, and may have died in the middle
 	restarted  restarts // under this grant
 	left       bool     // it is recorded that the group is left alone, in maintenance
 	unsure     bool     // a maintenance is over, and the group was not seen to be well since
@@ -164,6 +165,7 @@ func (r *runner) prepare(ctx context.Context) error {
 	if h != nil {
 		parts, err = h.parts(r.n, r.group.Name)
 		r.adopted, r.left = r.grant.Phase == state.Started, h.Maintained
+		r.begun = !r.adopted
 	} else {
 		parts, err = r.fresh()
 	}

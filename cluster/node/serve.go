@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/config"
@@ -25,6 +26,11 @@ func (r *runner) serve(ctx context.Context) error {
 	}
 	if err := r.record(); err != nil {
 		return err
+	}
+	if r.begun {
+		if err := r.clearHalf(ctx); err != nil {
+			return err
+		}
 	}
 	if !r.adopted {
 		if err := r.startFrom(ctx, 0); err != nil {
@@ -67,6 +73,20 @@ func (r *runner) serve(ctx context.Context) error {
 		}
 		look = false
 	}
+}
+
+// clearHalf stops what an earlier daemon may have left half started when it died: that is no failure of the resource. What is
+// active is left as it is.
+func (r *runner) clearHalf(ctx context.Context) error {
+	for _, p := range slices.Backward(r.parts) {
+		if s, _, err := p.look(ctx, p.conf.MonitorTimeout); err == nil && (s == resources.Active || s == resources.Inactive) {
+			continue
+		}
+		if err := r.stopPart(ctx, p); err != nil {
+			return &resourceError{resource: p.conf.Name, err: fmt.Errorf("stop what was left half started: %w", err)}
+		}
+	}
+	return nil
 }
 
 // onFail is what becomes of a failure while the resource runs. Those who recorded nothing knew of nothing but restarts.

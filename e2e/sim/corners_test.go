@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hamgr/hamgr/agents"
@@ -129,6 +130,30 @@ func TestPairCut(t *testing.T) {
 				time.Sleep(10 * c.Detection)
 				c.WaitRunning(time.Minute)
 			})
+		})
+	}
+}
+
+// TestDaemonDiesInTheMiddleOfAStart: the daemon that starts a group is killed at any moment of that. The next one clears away what was
+// left half started, and goes on: the group stays, under the same grant, and nothing has failed.
+func TestDaemonDiesInTheMiddleOfAStart(t *testing.T) {
+	for at := 50 * time.Millisecond; at < 500*time.Millisecond; at += 100 * time.Millisecond {
+		synctest.Test(t, func(t *testing.T) {
+			c := New(t, Options{Resource: "start_delay = \"200ms\"", Prefer: []string{"beta"}, BootTime: time.Second})
+			for _, n := range c.Nodes {
+				c.Boot(n)
+			}
+			granted := func() bool { g := c.State().Groups["db"]; return g != nil && g.Grant != nil }
+			for !granted() {
+				time.Sleep(time.Millisecond)
+			}
+			owner, before := c.Owner("db"), token(c)
+			time.Sleep(at)
+			c.RestartDaemon(owner, 100*time.Millisecond)
+			c.WaitRunning(20 * c.Detection)
+			if c.Owner("db") != owner || token(c) != before || len(c.State().Groups["db"].Failures) > 0 {
+				t.Errorf("killed after %s: on %s with token %d, after %s with %d; failed %v", at, c.Owner("db"), token(c), owner, before, c.State().Groups["db"].Failures)
+			}
 		})
 	}
 }

@@ -131,7 +131,7 @@ func (r *resource) begin() (*holding, error) {
 		return nil, ErrPoweredOff
 	}
 	if held := w.find(r.opts.host, r.env.Group, r.env.Resource); held != nil {
-		if held.Token != r.env.Token {
+		if held.Token != r.env.Token || !held.Started { // what another start left half done
 			return nil, fmt.Errorf("fake: %s must be stopped first", held.Holding)
 		}
 		return held, nil
