@@ -59,7 +59,10 @@ var internal = []importRule{
 	{"resources", nil, "the contract stands alone"},
 	{"cmd/hamgr/demo", []string{"cluster/node", "cluster/api", "cluster/config", "resources/guard", "agents/redfish/redfishsim"},
 		"the demo is a laboratory, not a path of the product: it brings its own machines and its own judge"},
-	{"cmd/hamgr", []string{"cluster/node", "cluster/api", "cluster/config", "stonith/watchdog", "resources/guard", "cmd/hamgr/demo"},
+	{"cmd/hamgr/lab/election", nil, "the elections of the textbooks are functions over plain data"},
+	{"cmd/hamgr/lab", []string{"cmd/hamgr/lab/election", "cluster/consensus", "cluster/link", "cluster/link/linktest", "stonith", "agents", "agents/fake", "resources", "resources/fake", "resources/guard"},
+		"the lab shows the parts one by one, with nothing joined: each story drives the package that it is about"},
+	{"cmd/hamgr", []string{"cluster/node", "cluster/api", "cluster/config", "stonith/watchdog", "resources/guard", "cmd/hamgr/demo", "cmd/hamgr/lab"},
 		"a verb parses, calls and prints; the parts below are joined in node"},
 	{"e2e/...", []string{"cluster/...", "stonith/...", "agents/...", "resources/..."}, "only tests live here"},
 }
@@ -88,7 +91,7 @@ var thirdParty = []importRule{
 // output, goroutines and what serves them. A replica that consults any of it decides differently from the next one.
 var pureStdlib = []string{"bytes", "cmp", "encoding/binary", "encoding/hex", "encoding/json", "errors", "fmt", "hash/fnv", "iter", "maps", "math/bits", "reflect", "slices", "sort", "strconv", "strings", "unicode", "unicode/utf8"}
 
-var purePackages = []string{"cluster/state", "cluster/scheduler"}
+var purePackages = []string{"cluster/state", "cluster/scheduler", "cmd/hamgr/lab/election"}
 
 // rootEntries is everything that may lie in the module's root.
 var rootEntries = []string{".ci", ".git", ".gitignore", "LICENSE", "Makefile", "README.md", "agents", "bin", "cluster", "cmd", "docs", "e2e", "etc", "go.mod", "go.sum", "resources", "stonith", "systemd"}
@@ -168,7 +171,7 @@ func checkThirdParty(t *testing.T, pkg, imported string) {
 	t.Errorf("%s imports %s: a library needs one place to live in, and a reason", pkg, imported)
 }
 
-// TestPure holds the replicated state and the scheduler to functions of their arguments.
+// TestPure holds the replicated state, the scheduler and the elections of the lab to functions of their arguments.
 func TestPure(t *testing.T) {
 	seen := 0
 	for _, p := range goList(t) {

@@ -46,6 +46,7 @@ func TestOutputsAreDocumented(t *testing.T) {
 		"init":                                 initOutput{},
 		"key list":                             keyListOutput{},
 		"key add, key use KEY, key drop KEY":   keyChangeOutput{},
+		"lab [STORY]":                          labOutput{},
 		"version":                              versionOutput{},
 		"witness status":                       witnessOutput{},
 	} {

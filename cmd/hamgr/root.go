@@ -73,6 +73,7 @@ func (c *cli) root() *cobra.Command {
 		c.guardCommand(),
 		c.initCommand(),
 		c.keyCommand(),
+		c.labCommand(),
 		c.maintenanceCommand(),
 		c.nodeCommand(),
 		c.quorumCommand(),
