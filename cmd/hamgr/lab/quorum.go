@@ -104,6 +104,9 @@ func (s *Scene) form(ctx context.Context, n int, pace time.Duration) (*voters, e
 	if err := c.applied(ctx, c.all, "first"); err != nil {
 		return c, err
 	}
+	if err := c.complete(ctx); err != nil {
+		return c, err
+	}
 	if who := elected(c.all); len(who) != 1 || who[0] != c.all[0] {
 		return c, fmt.Errorf("alpha does not coordinate: %w", errSlow) // it was elected first, and could not keep it
 	}
