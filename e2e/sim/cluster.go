@@ -45,7 +45,14 @@ type Options struct {
 	Text      bool              // the log carries the configuration, as the hosts' files said when the cluster was made
 	Spares    []string          // hosts that are there, and not in the configuration
 	Site      *site             // what the file says, instead of Groups, Prefer, Keys and Resource
+	Witness   witness           // who looks on; it must be quick
 	Seed      uint64
+}
+
+// witness sees what the cluster goes through.
+type witness interface {
+	entry(before, after *state.State) // each one of the log, once
+	line(log []byte)                  // of the hosts' logs
 }
 
 // Cluster is a simulated cluster.
@@ -73,6 +80,7 @@ type Cluster struct {
 	quick    map[string]chan struct{}       // closed when the host's pace changes
 	edits    map[string]func(string) string // of a host's file, when its daemon starts next
 	blind    map[string]bool                // "host node": the host does not reach the node's device
+	dark     map[string]bool                // nodes whose BMC has no power either
 }
 
 // place is an entry of the log. A forced quorum may have another one at the same index.
@@ -116,7 +124,7 @@ func New(t testing.TB, o Options) *Cluster {
 	c := &Cluster{
 		Options: o, Net: linktest.New(o.Seed), Storage: storage.NewWorld(),
 		BMC: map[string]*bmc.Device{}, t: t, hosts: map[string]*Host{},
-		slow: map[string]time.Duration{}, quick: map[string]chan struct{}{}, blind: map[string]bool{}, digests: map[place]string{}, edits: map[string]func(string) string{}, newest: &state.State{},
+		slow: map[string]time.Duration{}, quick: map[string]chan struct{}{}, blind: map[string]bool{}, dark: map[string]bool{}, digests: map[place]string{}, edits: map[string]func(string) string{}, newest: &state.State{},
 	}
 	var err error
 	if c.key, err = link.GenerateKey(); err != nil {
@@ -129,6 +137,9 @@ func New(t testing.TB, o Options) *Cluster {
 		c.BMC[name] = bmc.New()
 		c.BMC[name].OnPower = func(_ string, s agents.PowerState) { c.hosts[name].power(s) }
 		c.BMC[name].Behave(bmc.Behavior{Answer: 2 * time.Millisecond})
+		if o.Site != nil {
+			c.plugIn(name)
+		}
 	}
 	switch {
 	case o.Site != nil:
@@ -230,15 +241,19 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 		c.errs = append(c.errs, fmt.Errorf("%s applied entry %d: %w", host, index, err))
 	}
 	at := place{len(after.Forced), index}
-	if other, ok := c.digests[at]; ok && other != digest {
+	other, ok := c.digests[at]
+	if ok && other != digest {
 		c.errs = append(c.errs, fmt.Errorf("%s has another state than the others after entry %d: %s", host, index, b))
+	}
+	if !ok && c.Witness != nil {
+		c.Witness.entry(before, after)
 	}
 	c.digests[at] = digest
 	if forced := len(after.Forced) - len(c.newest.Forced); forced > 0 || forced == 0 && after.Applied > c.newest.Applied {
 		c.newest = after
 	}
 	for _, tr := range c.triggers {
-		if !tr.fired && tr.host == host && tr.at(before, after) {
+		if !tr.fired && (tr.host == host || tr.host == "") && tr.at(before, after) {
 			tr.fired = true
 			c.wg.Go(tr.do)
 		}
@@ -247,7 +262,8 @@ func (c *Cluster) applied(host string, index uint64, before, after *state.State)
 
 // judgeShot is called when a command to take a host's power is sent. Once the log says in which boot that host is, only an order
 // against that very boot may do so (S8). What a device does later than it was told to is nobody's fault.
-func (c *Cluster) judgeShot(executor, target string) {
+func (c *Cluster) judgeShot(executor, device string) {
+	target := strings.TrimSuffix(device, outletOf)
 	h := c.hosts[target]
 	h.mu.Lock()
 	boot, on := fmt.Sprintf("%s-boot%d", target, h.boots), h.on
@@ -279,7 +295,7 @@ func (c *Cluster) slowApply(host string, pause time.Duration) {
 	c.slow[host], c.quick[host] = pause, make(chan struct{})
 }
 
-// when does something once, as soon as the host applies a certain step, and gives a function that tells
+// when does something once, as soon as the host, or with "" any of them, applies a certain step, and gives a function that tells
 // whether that has happened.
 func (c *Cluster) when(host string, at func(before, after *state.State) bool, do func()) (fired func() bool) {
 	c.mu.Lock()
@@ -420,6 +436,9 @@ func (c *Cluster) note(format string, args ...any) {
 func (c *Cluster) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.Witness != nil {
+		c.Witness.line(p)
+	}
 	return c.logs.Write(p)
 }
 
@@ -434,8 +453,10 @@ func (c *Cluster) close() {
 	}
 	c.Net.HealAll()
 	for _, name := range slices.Sorted(maps.Keys(c.hosts)) {
-		c.BMC[name].Behave(bmc.Behavior{})
-		c.BMC[name].Release()
+		for _, device := range c.devices(name) {
+			c.BMC[device].Behave(bmc.Behavior{})
+			c.BMC[device].Release()
+		}
 		c.Net.Thaw(name)
 		c.Storage.Thaw(name)
 		c.hosts[name].halt()

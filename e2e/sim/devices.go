@@ -56,7 +56,7 @@ func (a awake) wait(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	return nil
+	return a.host.c.hasPower(a.device)
 }
 
 func (a awake) Status(ctx context.Context, plug string) (agents.Reading, error) {
@@ -100,6 +100,16 @@ func (o *sighted) blind() error {
 	defer o.c.mu.Unlock()
 	if o.c.blind[o.host+" "+o.Device] {
 		return fmt.Errorf("%s does not reach %s: %w", o.host, o.Device, agents.ErrUnreachable)
+	}
+	return nil
+}
+
+// hasPower returns an error if a device is a BMC that lost its power with its host.
+func (c *Cluster) hasPower(device string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dark[device] {
+		return fmt.Errorf("%s has no power: %w", device, agents.ErrUnreachable)
 	}
 	return nil
 }

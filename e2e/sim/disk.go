@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/hamgr/hamgr/cluster/consensus"
@@ -10,15 +12,20 @@ import (
 type trouble struct {
 	hangs   bool
 	slow    time.Duration // each write
+	full    bool          // each write fails
 	release func()        // lets the calls that hang go on; nil if none can hang
 	locked  bool          // calls of a daemon that has ended hang in the kernel, which holds its files for it
 }
 
-func (t *trouble) on() bool { return t.hangs || t.slow > 0 }
+func (t *trouble) on() bool { return t.hangs || t.slow > 0 || t.full }
 
 // begin is called before a daemon opens the disk.
 func (t *trouble) begin(s *consensus.Stores) {
 	s.Delay(t.slow)
+	s.Fail(nil)
+	if t.full {
+		s.Fail(errFull)
+	}
 	if t.hangs && t.release == nil {
 		t.release = s.Hang()
 	}
@@ -55,13 +62,25 @@ func (c *Cluster) SlowDisk(name string, write time.Duration) {
 	})
 }
 
-// MendDisk ends HangDisk and SlowDisk: the calls that hung go through now, late.
+var errFull = fmt.Errorf("write: %w", syscall.ENOSPC)
+
+// FillDisk lets every write of the host's log store fail from now on.
+func (c *Cluster) FillDisk(name string) {
+	c.note("the disk of %s is full", name)
+	c.hosts[name].set(func(h *Host) {
+		h.trouble.full = true
+		h.stores.Fail(errFull)
+	})
+}
+
+// MendDisk ends HangDisk, SlowDisk and FillDisk: the calls that hung go through now, late.
 func (c *Cluster) MendDisk(name string) {
 	c.note("the disk of %s works", name)
 	h := c.hosts[name]
 	h.set(func(h *Host) {
-		h.trouble.hangs, h.trouble.slow = false, 0
+		h.trouble.hangs, h.trouble.slow, h.trouble.full = false, 0, false
 		h.stores.Delay(0)
+		h.stores.Fail(nil)
 		if h.trouble.release != nil {
 			h.trouble.release()
 			h.trouble.release = nil

@@ -33,12 +33,14 @@ type Host struct {
 	booted  time.Time
 	kept    string // the configuration that the cluster last had the daemon run with; on the disk
 	closed  bool   // the cluster is being taken down
+	pulled  bool   // its plug is out: it does not boot
 	frozen  bool
 	cut     bool
 	trouble trouble // of the disk
 	speaks  int     // the newest version of the log's format that its daemon knows; 0: the newest there is
 	process *process
 	dying   *process    // what is left of the last boot's daemon
+	goes    *departure  // under way; nil for none
 	timer   *time.Timer // a boot that is under way
 
 	turn chan struct{} // holds one while a daemon is being started
@@ -113,7 +115,7 @@ func (h *Host) still() bool {
 func (c *Cluster) Boot(name string) {
 	h := c.hosts[name]
 	h.mu.Lock()
-	if h.on || h.closed {
+	if h.on || h.closed || h.pulled {
 		h.mu.Unlock()
 		return
 	}
@@ -122,6 +124,7 @@ func (c *Cluster) Boot(name string) {
 	boots := h.boots
 	h.mu.Unlock()
 	c.note("boot %d of %s", boots, name)
+	c.feed(name)
 	c.BMC[name].SetPower("", agents.On)
 	c.Storage.PowerOn(name)
 	c.Net.Up(name)
@@ -145,6 +148,9 @@ func (h *Host) tryStart(boot int) bool {
 	defer func() { <-h.turn }()
 	h.mu.Lock()
 	booted, dying, ill, runs := h.booted, h.dying, h.trouble.on(), h.process != nil
+	if h.goes != nil {
+		dying = h.goes.p
+	}
 	h.mu.Unlock()
 	if runs {
 		return true // somebody else asked for a start, too
@@ -362,6 +368,10 @@ func (h *Host) die() {
 	if p != nil {
 		h.dying = p
 	}
+	if h.goes != nil {
+		h.dying = h.goes.p
+		h.goes.cancel()
+	}
 	h.trouble.reset()
 	if h.timer != nil {
 		h.timer.Stop()
@@ -443,16 +453,35 @@ func (h *Host) set(f func(*Host)) {
 	f(h)
 }
 
+// departure is a daemon that is being stopped.
+type departure struct {
+	p      *process
+	cancel context.CancelFunc // its host has died
+}
+
 // Depart stops the daemon as a stop of its service does: its groups leave first. The host runs on.
 func (c *Cluster) Depart(name string) {
 	c.note("%s departs", name)
-	p := c.hosts[name].take()
+	h := c.hosts[name]
+	h.mu.Lock()
+	p := h.process
 	if p == nil {
+		h.mu.Unlock()
 		return
 	}
-	defer close(p.ended)
 	ctx, cancel := context.WithTimeout(context.Background(), p.DepartureBudget())
 	defer cancel()
+	goes := &departure{p, cancel}
+	h.process, h.goes = nil, goes
+	h.mu.Unlock()
+	defer func() {
+		h.set(func(h *Host) {
+			if h.goes == goes {
+				h.goes = nil
+			}
+		})
+		close(p.ended)
+	}()
 	if err := p.Node.Depart(ctx); err != nil {
 		c.note("%s departed, and not all ended in order: %v", name, err)
 	}

@@ -10,7 +10,7 @@ import (
 type ledger struct {
 	c      *Cluster
 	ended  chan struct{}
-	last   map[string]stamp // by group
+	last   map[string]stamp // by group and resource
 	Writes int
 	Turns  int // how often another token than the last wrote
 }
@@ -47,11 +47,12 @@ func (c *Cluster) keepLedger() (l *ledger, stop func()) {
 // write lets every writer that can write do so once. One on a host that stands still writes when it moves again.
 func (l *ledger) write() {
 	for _, w := range l.c.Storage.Active() {
-		if w.Resource != "app" || l.c.hosts[w.Host].still() {
+		if l.c.Site == nil && w.Resource != "app" || l.c.hosts[w.Host].still() {
 			continue
 		}
+		key := w.Group + "/" + w.Resource
 		now := stamp{time.Now(), w.Host, w.Token}
-		before, wrote := l.last[w.Group]
+		before, wrote := l.last[key]
 		switch {
 		case !wrote:
 		case now.token < before.token:
@@ -64,7 +65,7 @@ func (l *ledger) write() {
 		if now.token != before.token {
 			l.Turns++
 		}
-		l.last[w.Group] = now
+		l.last[key] = now
 		l.Writes++
 	}
 }

@@ -86,11 +86,14 @@ func (x *mixture) healAll() {
 
 // reconfigure has an operator somewhere apply another configuration, and does not wait for what comes of it.
 func (x *mixture) reconfigure() {
-	c := x.disorder.c
 	wanted := x.draw()
-	if len(wanted.groups) == 0 {
-		return
+	if len(wanted.groups) > 0 {
+		x.offer(wanted)
 	}
+}
+
+func (x *mixture) offer(wanted *site) {
+	c := x.disorder.c
 	x.offered[wanted.text()] = wanted
 	req := api.ApplyRequest{Text: wanted.text(), From: c.State().Configured.Index, By: "anna"}
 	at := c.Nodes[x.within2(len(c.Nodes))]

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -77,6 +78,7 @@ type disorder struct {
 	c      *Cluster
 	rng    *rand.Rand
 	faults int
+	asked  atomic.Int32 // what operators wait for
 }
 
 func (d *disorder) fault() {
@@ -147,7 +149,9 @@ func (d *disorder) operate(at string, do func(context.Context, api.Backend)) {
 	if daemon == nil {
 		return
 	}
+	d.asked.Add(1)
 	d.c.wg.Go(func() {
+		defer d.asked.Add(-1)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		do(ctx, daemon.Operator())

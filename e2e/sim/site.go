@@ -12,6 +12,7 @@ import (
 type site struct {
 	detection time.Duration
 	cluster   string // further keys of [cluster]
+	resource  string // further keys of every resource
 	nodes     []siteNode
 	groups    []siteGroup
 }
@@ -23,7 +24,9 @@ type siteNode struct {
 	links    []int // of the networks in which it has addresses
 	role     string
 	capacity int
-	devices  int // how many levels it has, each of its own device; all of them drive its one BMC
+	devices  int  // how many levels it has, each of its own device; all of them drive its one BMC
+	outlet   bool // the next level is its outlet at a PDU
+	dog      bool // the last one is its watchdog
 }
 
 // siteGroup is a group, and the disks that it writes to.
@@ -53,7 +56,17 @@ func (s *site) text() string {
 		for i := range n.devices {
 			levels = append(levels, fmt.Sprintf("[\"%s-bmc%d\"]", n.name, i+1))
 		}
+		if n.outlet {
+			levels = append(levels, fmt.Sprintf("[%q]", n.name+outletOf))
+		}
+		if n.dog {
+			levels = append(levels, `["watchdog"]`)
+			b.WriteString("watchdog = \"/dev/watchdog0\"\n")
+		}
 		fmt.Fprintf(&b, "fencing = [%s]\n", strings.Join(levels, ", "))
+		if n.outlet {
+			fmt.Fprintf(&b, "\n[[fence_device]]\nname = %q\nagent = \"fake\"\ndevice = %q\n", n.name+outletOf, n.name+outletOf)
+		}
 		for i := range n.devices {
 			fmt.Fprintf(&b, "\n[[fence_device]]\nname = \"%s-bmc%d\"\nagent = \"fake\"\nmachine = true\ndevice = %q\n", n.name, i+1, n.name)
 		}
@@ -64,7 +77,7 @@ func (s *site) text() string {
 			fmt.Fprintf(&b, "%s = %s\n", key, g.rules[key])
 		}
 		for _, disk := range g.disks {
-			fmt.Fprintf(&b, "\n[[group.resource]]\nname = \"on-%s\"\nkind = \"fake\"\ndisk = %q\n", disk, disk)
+			fmt.Fprintf(&b, "\n[[group.resource]]\nname = \"on-%s\"\nkind = \"fake\"\ndisk = %q\n%s", disk, disk, s.resource)
 		}
 	}
 	return b.String()

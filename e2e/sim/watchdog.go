@@ -35,8 +35,8 @@ var errNoPower = errors.New("the host was reset")
 
 // watchdogs gives every host a watchdog, which is its last fencing level; call it before the hosts boot.
 func (c *Cluster) watchdogs(tested bool) {
-	for name, h := range c.hosts {
-		h.dog = &dog{h: h, timeout: time.Minute}
+	c.giveDogs(tested)
+	for name := range c.hosts {
 		c.Edit(name, func(text string) string {
 			for _, n := range c.Nodes {
 				bmc := `fencing = [["` + n + `-bmc"]`
@@ -44,6 +44,13 @@ func (c *Cluster) watchdogs(tested bool) {
 			}
 			return text
 		})
+	}
+}
+
+// giveDogs gives every host a watchdog, and leaves the configuration as it is.
+func (c *Cluster) giveDogs(tested bool) {
+	for _, h := range c.hosts {
+		h.dog = &dog{h: h, timeout: time.Minute}
 		if tested {
 			h.passTest()
 		}
