@@ -64,6 +64,7 @@ var internal = []importRule{
 		"the lab shows the parts one by one, with nothing joined: each story drives the package that it is about"},
 	{"cmd/hamgr", []string{"cluster/node", "cluster/api", "cluster/config", "stonith/watchdog", "resources/guard", "cmd/hamgr/demo", "cmd/hamgr/lab"},
 		"a verb parses, calls and prints; the parts below are joined in node"},
+	{"e2e/history", nil, "a judge that shared code with those who are judged would share their mistakes"},
 	{"e2e/...", []string{"cluster/...", "stonith/...", "agents/...", "resources/..."}, "only tests live here"},
 }
 
@@ -84,6 +85,7 @@ var thirdParty = []importRule{
 	{"github.com/coreos/go-systemd", []string{"cluster/node", "cmd/hamgr", "resources/internal/bus"}, "notification of the service manager, and units"},
 	{"github.com/godbus/dbus", []string{"resources/internal/bus", "cluster/node"}, "the transport below go-systemd; and the daemon asks systemd by its private socket, which go-systemd does not know, why it is to end"},
 	{"github.com/vishvananda/netlink", []string{"resources/address"}, "interfaces, addresses and neighbours"},
+	{"github.com/anishathalye/porcupine", []string{"e2e/history"}, "it finds the order in which a lock could have given the grants that were seen"},
 	{"golang.org/x/sys", []string{"cluster/...", "resources/...", "stonith/watchdog", "agents/redfish/redfishsim", "cmd/hamgr", "cmd/hamgr/demo", "e2e/sim"}, "the kernel's interface, wherever the standard library ends"},
 }
 
