@@ -33,7 +33,7 @@ type Host struct {
 	booted  time.Time
 	kept    string // the configuration that the cluster last had the daemon run with; on the disk
 	closed  bool   // the cluster is being taken down
-	pulled  bool   // its plug is out: it does not boot
+	pulled  int    // how many hold its plug in their hands: it does not boot
 	frozen  bool
 	cut     bool
 	trouble trouble // of the disk
@@ -115,7 +115,7 @@ func (h *Host) still() bool {
 func (c *Cluster) Boot(name string) {
 	h := c.hosts[name]
 	h.mu.Lock()
-	if h.on || h.closed || h.pulled {
+	if h.on || h.closed || h.pulled > 0 {
 		h.mu.Unlock()
 		return
 	}

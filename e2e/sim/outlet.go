@@ -67,13 +67,13 @@ func (c *Cluster) CutFeed(name string) {
 // Pull takes a host's power for good, as somebody does who stands in front of it; Plug gives it back.
 func (c *Cluster) Pull(name string) {
 	c.note("the plug of %s is pulled", name)
-	c.hosts[name].set(func(h *Host) { h.pulled = true })
+	c.hosts[name].set(func(h *Host) { h.pulled++ })
 	c.loseFeed(name)
 }
 
-// Plug ends Pull, and starts the host.
+// Plug ends Pull, and starts the host if nobody else pulled it.
 func (c *Cluster) Plug(name string) {
 	c.note("%s is plugged in", name)
-	c.hosts[name].set(func(h *Host) { h.pulled = false })
+	c.hosts[name].set(func(h *Host) { h.pulled-- })
 	c.Boot(name)
 }

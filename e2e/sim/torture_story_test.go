@@ -81,7 +81,7 @@ func drawStory(seed uint64, shape, events int) story {
 	}
 	if s.Dogs != "" { // a watchdog takes more than a minute, and its node must be lost for that long
 		for i := range s.Events {
-			s.Events[i].After *= 2
+			s.Events[i].After *= 5
 		}
 		lost := &s.Events[rng.IntN((len(s.Events)+3)/4)]
 		lost.Do, lost.At, lost.X, lost.For, s.Brake = "dead, and no device answers", "holder", 1, time.Minute, false

@@ -100,6 +100,10 @@ func tell(t *testing.T, s story) *coverage {
 		for i, e := range s.Events {
 			time.Sleep(e.After)
 			x.luck(e.Seed)
+			if known[e.Do].do == nil {
+				t.Errorf("event %d is nothing that can happen: %q\n%s", i, e.Do, c.Report())
+				return
+			}
 			n, other := x.whom(e)
 			c.note("-- %d: %s: %s, %s", i, e, n, other)
 			seen.begin(e.Do, e.For+5*c.Detection)
