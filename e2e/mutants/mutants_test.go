@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,11 +36,11 @@ func TestMutants(t *testing.T) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
-			overlay := m.make(t, root)
+			flags := m.make(t, root)
 			if *limit == 0 {
 				return
 			}
-			took, by := m.torture(t, root, overlay)
+			took, by := m.torture(t, root, flags)
 			rows = append(rows, fmt.Sprintf("| %s | %s | %.1f s | %s |\n", m.name, m.rule, took.Seconds(), by))
 		})
 	}
@@ -53,14 +54,15 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// make writes the mutant's files, and an overlay that names them.
-func (m mutant) make(t *testing.T, root string) (overlay string) {
+// make writes the mutant's files, and gives the flags with which they are built in place of the originals.
+func (m mutant) make(t *testing.T, root string) (flags []string) {
 	dir := t.TempDir()
 	replaced := map[string]string{} // original to mutated
 	for _, e := range m.edits {
 		original := filepath.Join(root, e.file)
 		if module, file, ok := strings.Cut(e.file, "@/"); ok {
-			original = filepath.Join(folder(t, root, module), file)
+			flags = append(flags, "-modfile", copyModule(t, root, dir, module))
+			original = filepath.Join(dir, "module", file)
 		}
 		from := replaced[original]
 		if from == "" {
@@ -74,19 +76,39 @@ func (m mutant) make(t *testing.T, root string) (overlay string) {
 		if n := strings.Count(string(b), e.old); n != 1 {
 			t.Fatalf("%s has this %d times, not once: adapt the mutant\n%s", e.file, n, e.old)
 		}
-		if err := os.WriteFile(replaced[original], []byte(strings.Replace(string(b), e.old, e.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, replaced[original], []byte(strings.Replace(string(b), e.old, e.new, 1)))
 	}
 	b, err := json.Marshal(map[string]any{"Replace": replaced})
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay = filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(overlay, b, 0o600); err != nil {
+	overlay := filepath.Join(dir, "overlay.json")
+	write(t, overlay, b)
+	return append(flags, "-overlay", overlay)
+}
+
+// copyModule copies a module, since files of the module cache cannot be replaced, and gives a go.mod that uses the copy.
+func copyModule(t *testing.T, root, dir, module string) (modfile string) {
+	if err := os.CopyFS(filepath.Join(dir, "module"), os.DirFS(folder(t, root, module))); err != nil {
 		t.Fatal(err)
 	}
-	return overlay
+	for from, to := range map[string]string{"go.mod": "mutant.mod", "go.sum": "mutant.sum"} {
+		b, err := os.ReadFile(filepath.Join(root, from))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if from == "go.mod" {
+			b = fmt.Appendf(b, "\nreplace %s => %s\n", module, filepath.Join(dir, "module"))
+		}
+		write(t, filepath.Join(dir, to), b)
+	}
+	return filepath.Join(dir, "mutant.mod")
+}
+
+func write(t *testing.T, file string, b []byte) {
+	if err := os.WriteFile(file, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // folder is where a module's files are.
@@ -101,9 +123,9 @@ func folder(t *testing.T, root, module string) string {
 }
 
 // torture reports how long it took until the mutant was caught, and by what.
-func (m mutant) torture(t *testing.T, root, overlay string) (took time.Duration, by string) {
-	bin := filepath.Join(filepath.Dir(overlay), "sim.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-overlay", overlay, "-o", bin, "./e2e/sim")
+func (m mutant) torture(t *testing.T, root string, flags []string) (took time.Duration, by string) {
+	bin := filepath.Join(t.TempDir(), "sim.test")
+	build := exec.CommandContext(t.Context(), "go", slices.Concat([]string{"test", "-c", "-o", bin}, flags, []string{"./e2e/sim"})...)
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("the mutant is not built: %v\n%s", err, out)
@@ -128,11 +150,17 @@ func (m mutant) torture(t *testing.T, root, overlay string) (took time.Duration,
 	return took, by
 }
 
-// verdicts are what the judges say.
-var verdicts = regexp.MustCompile(`S[1-8]: [^\n]*|ledger of [^\n]*|has another state than the others[^\n:]*|not within [^\n]*|panic: [^\n]*|start [a-z]+: [^\n]*`)
+// What the judges say: of safety, and of anything.
+var (
+	safety   = regexp.MustCompile(`S[1-8]: [^\n]*|ledger of [^\n]*|has another state than the others`)
+	verdicts = regexp.MustCompile(`not within [^\n]*|panic: [^\n]*|start [a-z]+: [^\n]*|event [^\n]*`)
+)
 
 func verdict(output string) string {
 	said := verdicts.FindString(output)
+	if s := safety.FindString(output); s != "" {
+		said = s
+	}
 	if len(said) > 120 {
 		said = said[:120] + "..."
 	}

@@ -31,7 +31,7 @@ var table = []mutant{
 		"	if n.Boot != c.Boot {\n		t.endBoot(", "	if n.Boot != c.Boot || n.Session != c.Session {\n		t.endBoot("),
 	{"a watchdog that was never tested counts", "S3", []edit{
 		{"cluster/state/watchdog.go", "!c.Armed || !c.Tested ||", "!c.Armed ||"},
-		{"stonith/watchdog/timing.go", "	case !c.Claim.Tested:\n", "	case !c.Claim.Tested && !c.Claim.Armed:\n"},
+		{"stonith/watchdog/claim.go", "	case !c.Claim.Tested:\n", "	case !c.Claim.Tested && !c.Claim.Armed:\n"},
 	}},
 	one("a stop that failed counts as a stop", "S3", "cluster/node/runner.go",
 		"		if err == nil {\n			i--\n", "		if err == nil || p.used {\n			i--\n"),
@@ -46,7 +46,7 @@ var table = []mutant{
 		{"cluster/state/groups.go", "	\"strings\"\n)\n", "	\"strings\"\n	\"sync/atomic\"\n)\n\nvar tokens atomic.Uint64\n"},
 	}},
 	one("a voter that lost its disk votes on under its old identity", "S2", "cluster/consensus/identity.go",
-		"	return hex.EncodeToString(b[:])\n", "	return hex.EncodeToString(b[:0]) + \"the same\"\n"),
+		"	return hex.EncodeToString(b[:])\n", "	return hex.EncodeToString(make([]byte, len(b)))\n"),
 	one("of two nodes, one that booted alone goes on alone", "S4", "cluster/node/two_node.go",
 		"led || !n.wasQuorate() {\n", "led {\n"),
 	{"of two nodes, one goes on alone without having read the other's power", "S4", []edit{

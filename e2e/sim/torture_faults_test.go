@@ -2,6 +2,7 @@ package sim
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	bmc "github.com/hamgr/hamgr/agents/fake"
@@ -137,6 +138,9 @@ func (x *tale) misbehave(device string, b bmc.Behavior, e event) {
 	c.note("device %s: %+v", device, b)
 	d.Behave(b)
 	x.later(e.For, func() {
+		if x.lostNow(strings.TrimSuffix(device, outletOf)) {
+			return
+		}
 		c.note("device %s is well", device)
 		d.Behave(bmc.Behavior{Answer: 2 * time.Millisecond})
 		d.Release()
@@ -196,6 +200,7 @@ func (x *tale) unfenceable(e event, n, _ string) {
 	}
 	if dog := c.hosts[n].dog; dog != nil { // after its reset it hangs at its start
 		dog.stays = true
+		x.gone[n] = time.Now().Add(long)
 		x.later(long, func() { dog.stays = false })
 	}
 	switch x.within2(4) {

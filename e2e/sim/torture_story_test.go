@@ -61,7 +61,7 @@ func drawStory(seed uint64, shape, events int) story {
 		s.Members, s.Witness = 2+2*rng.IntN(2), true
 		s.Outlets = true
 	case 3:
-		s.Members = 3 + rng.IntN(2)
+		s.Members = 4 + rng.IntN(2)
 		s.Dogs, s.Outlets = "tested", rng.IntN(3) == 0
 		if rng.IntN(4) == 0 {
 			s.Dogs = "untested"
@@ -81,7 +81,10 @@ func drawStory(seed uint64, shape, events int) story {
 	}
 	if s.Dogs != "" { // a watchdog takes more than a minute, and its node must be lost for that long
 		for i := range s.Events {
-			s.Events[i].After *= 5
+			s.Events[i].After *= 10
+			if s.Events[i].At == "coordinator" { // a new one measures the silence anew
+				s.Events[i].At = ""
+			}
 		}
 		lost := &s.Events[rng.IntN((len(s.Events)+3)/4)]
 		lost.Do, lost.At, lost.X, lost.For, s.Brake = "dead, and no device answers", "holder", 1, time.Minute, false

@@ -24,7 +24,8 @@ type tale struct {
 	seen  *coverage
 
 	loss, twice, late weather
-	acts              atomic.Int32 // faults of several parts that are not over
+	acts              atomic.Int32         // faults of several parts that are not over
+	gone              map[string]time.Time // nodes that are lost until then, for their watchdogs to count
 }
 
 // weather is what the network does to all packets.
@@ -87,7 +88,7 @@ func tell(t *testing.T, s story) *coverage {
 		c.Start()
 		_, stop := c.keepLedger()
 		defer stop()
-		x := &tale{t: t, story: s, seen: seen, mixture: mixture{
+		x := &tale{t: t, story: s, seen: seen, gone: map[string]time.Time{}, mixture: mixture{
 			disaster: disaster{disorder: disorder{c: c}, wiped: len(nineNodes)}, mover: mover{c: c, hasty: true},
 			offered: map[string]*site{}, copies: map[string]*consensus.Stores{},
 		}}
@@ -138,9 +139,15 @@ func (x *tale) whom(e event) (n, other string) {
 			n = leads
 		}
 	}
+	if x.lostNow(n) {
+		n = c.Nodes[(slices.Index(c.Nodes, n)+1)%len(c.Nodes)]
+	}
 	others := x.others(n)
 	return n, others[e.B%len(others)]
 }
+
+// lostNow reports whether a node is lost, and is to stay so for now.
+func (x *tale) lostNow(n string) bool { return time.Now().Before(x.gone[n]) }
 
 // others are all nodes but these.
 func (x *tale) others(but ...string) []string {
@@ -163,7 +170,13 @@ func (x *tale) resources() (all []string) {
 }
 
 // back has a host run again after a while, whatever became of it.
-func (x *tale) back(n string, after time.Duration) { x.later(after, func() { x.c().Boot(n) }) }
+func (x *tale) back(n string, after time.Duration) {
+	x.later(after, func() {
+		if !x.lostNow(n) {
+			x.c().Boot(n)
+		}
+	})
+}
 
 // act does something after a while that does more harm meanwhile: the end waits for it.
 func (x *tale) act(after time.Duration, do func()) {
@@ -297,6 +310,7 @@ func (x *tale) calm(long time.Duration) {
 // heals heals everything that an event may have begun.
 func (x *tale) heals() {
 	c := x.c()
+	clear(x.gone)
 	x.loss, x.twice, x.late = weather{}, weather{}, weather{}
 	x.healAll()
 	x.blow()
