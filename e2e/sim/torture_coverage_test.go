@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -238,12 +237,4 @@ func (v *coverage) table() string {
 		fmt.Fprintf(&b, "\n- %s under %q cannot be: %s", cell[0], cell[1], impossible[cell])
 	}
 	return b.String()
-}
-
-func (v *coverage) json() []byte {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err) // plain data
-	}
-	return b
 }
