@@ -10,7 +10,7 @@ MUTANTS     ?= 2m
 # Of the simulations, what takes half of the time.
 DRAWN       := ^Test(Random(Schedules|Outages|Pairs|Resource)|NoHealthyNodeIsShot)
 # The real clusters in network namespaces that are part of every test; make netns has all of them, eight minutes.
-NETNS       := ^Test(B14|B15Slander|B15WithoutKey|B16|B17|B21|B22Pause|B25|B31|ConfigNodes|Disk|Links|LinkIsNamed|Pauses|QuorumForce|TwoNodesCut|TwoNodesOneDies|WallClockSteps)
+NETNS       := ^Test(B14|B15Slander|B15WithoutKey|B16|B17|B21|B22Pause|B25|B31|ConfigNodes|Disk|HistoryIsRecorded|Links|LinkIsNamed|Pauses|QuorumForce|TwoNodesCut|TwoNodesOneDies|WallClockSteps)
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 export CGO_ENABLED = 0
@@ -36,7 +36,7 @@ test: deps
 	wait $$random || status=1; exit $$status
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLeaveIsNotDeath|TestRestartShowsNewMeta|TestStrangersAreRefused)$$' ./cluster/membership
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestLoss|TestRestartOfDaemon|TestHungStop|TestFailedResource)$$' ./e2e/sim
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 1 ./e2e/fencing ./e2e
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m -p 1 ./e2e/history ./e2e/fencing ./e2e
 	$(GO) test -timeout 15m -run '$(NETNS)' ./e2e/netns
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m -run '^(TestTwoNodesOneDies|TestDiskFails)$$' ./e2e/netns
 	cd agents/redfish/independent && CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
