@@ -61,6 +61,7 @@ type lab struct {
 	hosts  map[string]*host
 	wires  *wires
 	device *device
+	seen   *recorder
 	mounts []string // file systems of hosts
 }
 
@@ -77,7 +78,7 @@ func newLab(t *testing.T, s shape) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, dir: dir, shape: s, groups: slices.Sorted(maps.Keys(s.prefer)), hosts: map[string]*host{}, wires: newWires()}
+	l := &lab{t: t, dir: dir, shape: s, groups: slices.Sorted(maps.Keys(s.prefer)), hosts: map[string]*host{}, wires: newWires(), seen: newRecorder()}
 	for i := range s.members {
 		l.names = append(l.names, fmt.Sprintf("n%d", i+1))
 	}
@@ -89,6 +90,9 @@ func newLab(t *testing.T, s shape) *lab {
 		l.names = append(l.names, fmt.Sprintf("n%d", s.members+1))
 	}
 	t.Cleanup(func() {
+		if len(l.hosts) == len(l.names) {
+			l.checkHistory()
+		}
 		if t.Failed() {
 			l.tellAll()
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hamgr/hamgr/e2e/history"
 )
 
 // fenceName is the fence agent by which the nodes cut each other's power; switchName, the command by which an
@@ -205,7 +207,11 @@ func (d *device) act(where, action, node string) (string, error) {
 	switch action {
 	case "status":
 		answer = map[bool]string{true: "on", false: "off"}[h.machine.State()]
+		if answer == "off" {
+			d.l.seen.saw(history.SeenOff, node, "")
+		}
 	case "off":
+		d.l.seen.saw(history.Commanded, node, h.machine.Boot())
 		err = h.off()
 	case "on":
 		err = h.on()

@@ -30,7 +30,8 @@ type guest struct {
 	done     sync.WaitGroup
 }
 
-// clockStep is one that the wall clock made, when the host's log was that long.
+// clockStep is one that the wall clock made, when the host's log was that long. The first is by how much it was ahead of
+// this host's from the beginning.
 type clockStep struct {
 	at int
 	by time.Duration
@@ -161,8 +162,17 @@ func (l *lab) booted(h *host) {
 				h.guest.younger = younger
 			}
 		}
-		return nil
+		c, err := h.step(0)
+		if err == nil {
+			h.guest.steps = []clockStep{{by: l.ahead(h, c)}}
+		}
+		return err
 	})
+}
+
+// ahead is by how much a guest's wall clock is ahead of this host's, by what its clocks showed at one time.
+func (l *lab) ahead(h *host, c clock) time.Duration {
+	return c.wall.Sub(l.seen.wall.Add(c.mono + h.guest.younger - l.seen.mono))
 }
 
 // monotonic is what this host's clock of that kind shows.
@@ -281,11 +291,12 @@ func (l *lab) stepped(h *host, by time.Duration) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	h.guest.steps = append(h.guest.steps, clockStep{at: int(info.Size()), by: by})
 	after, err := h.step(by)
 	if err != nil {
 		l.t.Fatal(err)
 	}
+	// By what it really was: to set a clock takes time.
+	h.guest.steps = append(h.guest.steps, clockStep{at: int(info.Size()), by: l.ahead(h, after) - l.ahead(h, before)})
 	took := after.mono - before.mono
 	if got := after.wall.Sub(before.wall) - took; (got - by).Abs() > time.Second {
 		l.t.Fatalf("the wall clock of %s stepped by %v, not %v", h.name, got, by)

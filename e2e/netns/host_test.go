@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/hamgr/hamgr/agents/redfish/redfishsim"
+	"github.com/hamgr/hamgr/e2e/history"
 )
 
 // host is a node's machine: a network namespace, a folder for a disk, and whatever runs there between power-on and
@@ -89,7 +90,13 @@ func (h *host) on() error {
 	ctx, cancel := context.WithTimeout(context.Background(), powerTime)
 	defer cancel()
 	h.l.wires.plug(h.name, true)
-	return h.space.do(func() error { return h.machine.On(ctx) })
+	began, was := h.l.seen.now(), h.machine.Boot()
+	err := h.space.do(func() error { return h.machine.On(ctx) })
+	if boot := h.machine.Boot(); boot != was {
+		h.l.seen.sawAt(began, history.PowerOn, h.name, boot)
+		h.l.seen.sawAt(began, history.Boot, h.name, boot)
+	}
+	return err
 }
 
 // off is the end of a boot. Nothing that dies can say so: the wires are dead before.
@@ -99,7 +106,11 @@ func (h *host) off() error {
 	ctx, cancel := context.WithTimeout(context.Background(), powerTime)
 	defer cancel()
 	h.l.wires.plug(h.name, false)
+	boot := h.machine.Boot()
 	err := h.machine.Off(ctx)
+	if boot != "" && err == nil {
+		h.l.seen.saw(history.Killed, h.name, boot)
+	}
 	for _, cmd := range h.restarted {
 		cmd.Wait() // it was killed with its machine
 	}
@@ -110,7 +121,9 @@ func (h *host) off() error {
 // freeze makes the whole host stand still. Its kernel would go on answering, so its wires are dead meanwhile.
 func (h *host) freeze(ctx context.Context) error {
 	h.l.wires.plug(h.name, false)
-	return h.machine.Signal(ctx, syscall.SIGSTOP)
+	err := h.machine.Signal(ctx, syscall.SIGSTOP)
+	h.l.seen.saw(history.Frozen, h.name, h.machine.Boot())
+	return err
 }
 
 // thaw ends freeze, if that boot still stands there: it wakes with its old beliefs.
@@ -121,6 +134,7 @@ func (h *host) thaw(ctx context.Context, boot string) (was bool, err error) {
 		return false, nil
 	}
 	h.l.wires.plug(h.name, true)
+	h.l.seen.saw(history.Thawed, h.name, boot)
 	return true, h.machine.Signal(ctx, syscall.SIGCONT)
 }
 
@@ -154,6 +168,7 @@ func (h *host) kill() error {
 	if err != nil {
 		return err
 	}
+	h.l.seen.saw(history.Killed, h.name, h.machine.Boot())
 	return h.end(pid, syscall.SIGKILL)
 }
 
