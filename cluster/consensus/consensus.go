@@ -231,6 +231,9 @@ func open(ctx context.Context, cfg Config) (*Log, error) {
 	l.guard = newGuard(max(l.timing.StoreDeadline, stores.patience), l.fail)
 	l.guard.wrote = cfg.Wrote
 	if err := beside(ctx, l.begin, func() { _ = l.Stop(context.Background()) }); err != nil {
+		if failed := l.guard.failure(); failed != nil {
+			err = failed // raft gives only its text, v1.8.0
+		}
 		return nil, fmt.Errorf("start the log of %s: %w", cfg.Self, err)
 	}
 	return l, nil

@@ -443,3 +443,61 @@ func (c *cluster) commit(command string, limit time.Duration) {
 		return false
 	})
 }
+
+// hangsAt is a log whose disk hangs at one of its reads, until it is released.
+type hangsAt struct {
+	logStore
+	reads   *atomic.Int64
+	at      int64
+	release chan struct{}
+}
+
+func (h hangsAt) read() {
+	if h.reads.Add(1) == h.at {
+		<-h.release
+	}
+}
+
+func (h hangsAt) GetLog(index uint64, entry *raft.Log) error {
+	h.read()
+	return h.logStore.GetLog(index, entry)
+}
+
+func (h hangsAt) LastIndex() (uint64, error) {
+	h.read()
+	return h.logStore.LastIndex()
+}
+
+func (h hangsAt) GetUint64(key []byte) (uint64, error) {
+	h.read()
+	return h.logStore.GetUint64(key)
+}
+
+// TestDiskHangsWhileItStarts: what hung is told as such, at whatever read of a start, also where raft gives only the text of an
+// error: who starts the log must not try again in the same process.
+func TestDiskHangsWhileItStarts(t *testing.T) {
+	hung := 0
+	for at := int64(1); at <= 12; at++ {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCluster(t, time.Second, 3)
+			c.startAll()
+			c.allVote(4 * time.Second)
+			n := c.others(c.coordinator(0))[0]
+			n.stop()
+			whole, release := n.stores.log, make(chan struct{})
+			n.stores.log = hangsAt{whole, new(atomic.Int64), at, release}
+			time.AfterFunc(3*c.detection, func() { close(release) })
+			if err := n.try(); err != nil {
+				hung++
+				if !errors.Is(err, ErrStoreHung) {
+					t.Errorf("at read %d: %v", at, err)
+				}
+			}
+			<-release
+			n.stores.log = whole
+		})
+	}
+	if hung == 0 {
+		t.Error("no start met the disk while it hung")
+	}
+}

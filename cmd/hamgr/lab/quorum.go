@@ -123,7 +123,7 @@ func (s *Scene) without(ctx context.Context, c *voters, side []*voter, votes str
 		if !errors.Is(err, errSlow) {
 			return err
 		}
-		return fmt.Errorf("%s coordinates with %s", list(elected(side)), votes)
+		return fmt.Errorf("%s coordinates with %s: %w", list(elected(side)), votes, errSlow) // if it still does at the slowest pace, it is no slowness
 	}
 	if led {
 		s.step(side[0].name, "gives up", "it hears no majority, and so coordinates nothing any more")

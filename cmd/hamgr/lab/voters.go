@@ -55,7 +55,9 @@ func startVoters(ctx context.Context, n int, detection time.Duration) (*voters, 
 		c.all = append(c.all, v)
 		if v.log, err = consensus.Start(ctx, consensus.Config{
 			Self: v.name, Voters: voterNames[:n], Link: v.link, FSM: &v.journal, DetectionTime: detection, Stores: consensus.MemoryStores(),
-		}); err != nil {
+		}); errors.Is(err, consensus.ErrStoreHung) {
+			return c, fmt.Errorf("%w: %w", err, errSlow) // memory does not hang
+		} else if err != nil {
 			return c, err
 		}
 	}
