@@ -66,6 +66,8 @@ var table = []mutant{
 		{"cluster/coordinator/shots.go", "	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot != o.Boot:\n", "	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot == \"\":\n"},
 		{"cluster/scheduler/scheduler.go", "newer || live.Reachable && live.Boot != o.Boot {\n", "newer && live.Reachable && live.Boot == o.Boot {\n"},
 	}},
-	one("two groups may write to one disk", "S1", "cluster/config/exclusive.go",
-		"			case first.group != g.Name:\n", "			case first.group != g.Name && first.group == \"\":\n"),
+	{"two groups may write to one disk", "S1", []edit{
+		{"cluster/config/exclusive.go", "			case first.group != g.Name:\n", "			case first.group != g.Name && first.group == \"\":\n"},
+		{"cluster/config/exclusive.go", "	return what != \"\" && key == other && what == same\n", "	return what != \"\" && key == other && what == same && a.Name == \"\"\n"},
+	}},
 }

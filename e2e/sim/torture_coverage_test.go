@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ type coverage struct {
 	under   map[string]time.Time // faults: until when they count as under way
 	lead    string
 	quorate bool
+	hasty   []string // orders that gossip alone brought about
 
 	Faults  int                       `json:"faults"`
 	Entries int                       `json:"entries"`
@@ -76,6 +78,7 @@ func (v *coverage) entry(before, after *state.State) {
 		was := before.Operations[id]
 		if was == nil {
 			v.saw("ordered")
+			v.judgeOrder(is)
 			was = &state.Operation{}
 		}
 		v.operation(was, is)
@@ -98,6 +101,27 @@ func (v *coverage) entry(before, after *state.State) {
 	if after.Format() > before.Format() {
 		v.saw("format raised")
 	}
+}
+
+// shortest is the shortest detection time that any story has.
+const shortest = time.Second
+
+var silence = regexp.MustCompile(`^silent on every link for ([^,]+),`)
+
+// judgeOrder holds an order of the cluster to the coordinator's own silence: gossip is a hint (S4).
+func (v *coverage) judgeOrder(o *state.Operation) {
+	if said := silence.FindStringSubmatch(o.Reason); said != nil && o.By == state.ByCluster {
+		if long, err := time.ParseDuration(said[1]); err != nil || long < shortest {
+			v.hasty = append(v.hasty, fmt.Sprintf("S4: operation %d against %s: %s", o.ID, o.Node, o.Reason))
+		}
+	}
+}
+
+// orders are those that should not have been.
+func (v *coverage) orders() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.hasty
 }
 
 func (v *coverage) group(was, is *state.Group) {

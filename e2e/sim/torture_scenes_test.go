@@ -8,6 +8,8 @@ import (
 	bmc "github.com/hamgr/hamgr/agents/fake"
 	"github.com/hamgr/hamgr/cluster/api"
 	"github.com/hamgr/hamgr/cluster/consensus"
+	"github.com/hamgr/hamgr/cluster/state"
+	storage "github.com/hamgr/hamgr/resources/fake"
 )
 
 // scenes are faults that need several things in a row, or a judge of their own, and nothing else meanwhile: chance alone would bring
@@ -19,6 +21,7 @@ func scenes() []torture {
 		{"cut off, and nobody can shoot", 1, (*tale).letsGo},
 		{"BMC lies about a node that is heard", 1, (*tale).lies},
 		{"confirmed by mistake", 1, (*tale).mistaken},
+		{"a stop that never works", 1, (*tale).neverStops},
 	}
 }
 
@@ -179,4 +182,30 @@ func (x *tale) mistaken(_ event, n, other string) {
 	if err == nil {
 		x.broken("S3: an operator's word that %s is down was taken, though its BMC says that it is on", n)
 	}
+}
+
+// neverStops has a group moved that does not stop where it runs. That node needs fencing, and gets it (S6).
+func (x *tale) neverStops(e event, _, _ string) {
+	c := x.c()
+	g := x.group(e.A)
+	if x.story.TwoNode || x.story.Brake || g == "" || !x.quiet() {
+		return
+	}
+	n, boots := c.Owner(g), 0
+	if n == "" || len(x.others(n)) < 2 {
+		return
+	}
+	boots = c.hosts[n].boots
+	c.note("nothing of %s stops on %s", g, n)
+	for _, r := range x.resources() {
+		c.Storage.Set(n, g, r, "stop", storage.Fails)
+	}
+	x.ask(api.ChangeRequest{Verb: api.ChangeMove, Group: g, Away: true})
+	time.Sleep(20 * c.Detection)
+	gr := c.State().Groups[g]
+	if gr != nil && gr.Grant != nil && gr.Grant.Node == n && gr.Grant.Phase == state.Stopping && c.Coordinator() != "" &&
+		c.hosts[n].boots == boots && c.State().OpenOperation(n) == nil && len(ends(c.State())) == 0 {
+		x.broken("S6: %s does not stop on %s for %s, and nobody is to fence that: %+v", g, n, 20*c.Detection, c.State().Nodes[n])
+	}
+	x.heals()
 }

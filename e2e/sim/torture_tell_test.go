@@ -110,6 +110,9 @@ func tell(t *testing.T, s story) *coverage {
 			seen.begin(e.Do, e.For+5*c.Detection)
 			known[e.Do].do(x, e, n, other)
 			x.follow()
+			if hasty := seen.orders(); len(hasty) > 0 {
+				t.Errorf("%s\n%s", strings.Join(hasty, "\n"), c.Report())
+			}
 			if c.Problems() != nil || t.Failed() {
 				return
 			}
