@@ -36,7 +36,8 @@ func (x *tale) end() {
 	c.WaitFor(20*time.Minute, "every group that has a place runs", func() bool { return x.placedRun() })
 }
 
-// switchOn is what only a person can do. An operator's order may have been under way when all was healed; and an operation may have
+// switchOn is what only a person can do. Of two nodes, one that does not stop its groups is not shot while the other one's vote would be
+// left alone: its order stands until it is rebooted. An operator's order may have been under way when all was healed; and an operation may have
 // taken the last majority along, or each of two nodes the other one.
 func (x *tale) switchOn() {
 	c := x.c()
@@ -44,6 +45,11 @@ func (x *tale) switchOn() {
 	for _, n := range c.Nodes {
 		s, off := c.State(), c.hosts[n].daemon() == nil
 		last := s.Operations[lastOrder(s, n)]
+		if last != nil && last.Phase == state.Ordered && s.TwoNode && quorate && !off {
+			c.note("an operator reboots %s", n)
+			c.Reboot(n, time.Second)
+			return
+		}
 		if off && (!quorate || last != nil && !last.Open() && last.By != state.ByCluster) {
 			c.note("an operator switches %s on", n)
 			c.Boot(n)
