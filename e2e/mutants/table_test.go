@@ -57,10 +57,6 @@ var table = []mutant{
 		"	return s.Gossip != \"alive\" && time.Since(s.Contact) >= w.cfg.DetectionTime\n", "	return s.Gossip == \"dead\" || s.Gossip != \"alive\" && time.Since(s.Contact) >= w.cfg.DetectionTime\n"),
 	one("a node that hears no coordinator goes on", "S5", "cluster/node/groups.go",
 		"	case gs.n.isolation.nobodyElse():\n", "	case gs.n.isolation.nobodyElse() || silent > 0:\n"),
-	{"nobody is asked before a command goes out", "S8", []edit{
-		{"cluster/coordinator/shots.go", "		Gate:    func(ctx context.Context) error { return c.Stands(ctx, o, c.cfg.Self) },\n", "		Gate:    func(ctx context.Context) error { return nil },\n"},
-		{"cluster/node/delegate.go", "			return b.n.peers.tell(ctx, peer, verbStands, d, nil)\n", "			return nil\n"},
-	}},
 	{"an order against an old boot shoots the new one", "S8", []edit{
 		{"cluster/state/fencing.go", "func (t *step) closeByNewBoot(n *Node) {\n	if n.Op == 0 {\n", "func (t *step) closeByNewBoot(n *Node) {\n	if n.Op == 0 || n.Boot != \"\" {\n"},
 		{"cluster/coordinator/shots.go", "	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot != o.Boot:\n", "	case o.Phase == state.Shooting && s.Nodes[o.Node].Boot == \"\":\n"},
