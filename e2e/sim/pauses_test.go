@@ -122,6 +122,9 @@ func (b *blinks) breathe() {
 func (b *blinks) victims() []string {
 	may := slices.DeleteFunc(slices.Clone(b.c.Nodes), func(n string) bool { return slices.Contains(b.spent, n) })
 	b.rng.Shuffle(len(may), func(i, j int) { may[i], may[j] = may[j], may[i] })
+	if len(b.spent) > 0 {
+		return may[:1] // all the others, deaf to those that were just hit, would be one long fault, too
+	}
 	switch b.rng.IntN(4) {
 	case 0:
 		return may[:1+b.rng.IntN(len(may))]
